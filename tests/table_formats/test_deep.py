@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
@@ -118,6 +119,16 @@ def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
     """A file of three row groups, of which a deletion vector takes the second one and a row of the third."""
     path = tmp_path / "t"
     write_deltalake(path, numbered(0), writer_properties=ROW_GROUPS)
+    delete_rows(path, [*range(50, 100), 149])
+    theirs = pa.table(DeltaTable(path).scan())
+    assert len(theirs) == 149
+    opened = zskip.open(path, deep=True)
+    require_same(opened, theirs, ["n BETWEEN 50 AND 99", "n BETWEEN 50 AND 100", "n >= 149", "n < 50", "n IS NULL"])
+    assert opened.snapshot.totals.rows == 149
+
+
+def delete_rows(path: Path, rows: list[int]) -> None:
+    """Give each file in the first commit a deletion vector."""
     log = path / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
@@ -125,13 +136,19 @@ def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
             features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
             action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
         if "add" in action:
-            action["add"]["deletionVector"] = inline_vector([*range(50, 100), 149])
+            action["add"]["deletionVector"] = inline_vector(rows)
     log.write_text("\n".join(map(json.dumps, actions)))
-    theirs = pa.table(DeltaTable(path).scan())
-    assert len(theirs) == 149
-    opened = zskip.open(path, deep=True)
-    require_same(opened, theirs, ["n BETWEEN 50 AND 99", "n BETWEEN 50 AND 100", "n >= 149", "n < 50", "n IS NULL"])
-    assert opened.snapshot.totals.rows == 149
+
+
+@pytest.mark.parametrize("name", ["file_row_number", "file_index", "File_Index", "zskip_row"])
+def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(name: str, tmp_path: Path) -> None:
+    rows = pa.table({"n": range(6), name: [3, 2, 1, 0, 0, 0], "day": ["a"] * 6})
+    write_deltalake(tmp_path / "t", rows, partition_by=["day"])
+    delete_rows(tmp_path / "t", [1, 4])
+    expected = [(0, 3, "a"), (2, 1, "a"), (3, 0, "a"), (5, 0, "a")]
+    statement = f"SELECT n, {name}, day FROM '{tmp_path}/t' ORDER BY n"
+    assert zskip.sql(statement, duckdb.connect()).fetchall() == expected
+    assert [tuple(row.values()) for row in zskip.open(tmp_path / "t").to_arrow().to_pylist()] == expected
 
 
 def inline_vector(rows: list[int]) -> dict[str, object]:

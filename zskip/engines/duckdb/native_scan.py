@@ -52,6 +52,7 @@ __all__ = [
 
 # The guard of a scan that may be bound under any settings.
 UNGUARDED = "false"
+_POSITIONS = ("file_row_number", "file_index")
 FILES = "zskip_files"
 """The parameter that holds the paths. The names of a form's parameters begin with it."""
 
@@ -142,6 +143,12 @@ def read_of_files(
     options = _Options(any(_holds_floats(field.type) for field in stored), file, guard, statistics or {})
     if held is not None and not (binds_schemas() and stored.names):
         held = None
+    deleted = None if form is None else form.without_deleted()
+    # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
+    shown = {name: name for name in stored.names}
+    if form is not None and (deleted is not None or form.values):
+        shown |= {name: f"{name}_in_file" for name in stored.names if name.lower() in _POSITIONS}
+        held = held if shown.keys() == set(shown.values()) else None
     plain, closed = uniform, False
     if uniform:
         # From the footer of a single file, DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A
@@ -156,9 +163,9 @@ def read_of_files(
     elif held is not None:
         source = options.bound({inside: one.type for one in columns if (inside := held[one.name]) is not None})
     else:
-        source = options.with_schema(columns)
+        source = options.with_schema(columns, shown)
     values = {
-        one.name: _value(one, types[one.name], one.name if held is None else held[one.name], one.name in whole)
+        one.name: _value(one, types[one.name], shown[one.name] if held is None else held[one.name], one.name in whole)
         for one in columns
     }
     parameters: dict[str, Any] = {FILES: without_patterns(files)}
@@ -168,17 +175,16 @@ def read_of_files(
     elif partition_by:
         folders = _folders(files, partition_by)
         values |= {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
-    conditions = [one for one in (within, None if form is None else form.is_live()) if one is not None]
     as_stored = values == {name: identifier(name) for name in schema.names}
-    if as_stored and not conditions and not closed:
+    if as_stored and within is None and deleted is None and not closed:
         return Select(source, parameters)
     selected = [f"{values[name]} AS {identifier(name)}" for name in schema.names]
     if file_column is not None:
         selected.append(identifier(file_column))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    select = f"SELECT {', '.join(selected) or 'NULL'} FROM {source}{where}"
+    join, where = f" {deleted}" if deleted else "", f" WHERE {within}" if within else ""
+    select = f"SELECT {', '.join(selected) or 'NULL'} FROM {source}{join}{where}"
     # The columns file_row_number and file_index exist only in this query.
-    if conditions or closed or (form is not None and form.values):
+    if within is not None or deleted is not None or closed or (form is not None and form.values):
         select = _with_no_more_rows(select, max(1, len(selected)))
     return Select(f"({select})", parameters)
 
@@ -201,13 +207,16 @@ class _Options:
         all_types = types if self.file_column is None else {**types, self.file_column: "VARCHAR"}
         return self._read(bound_schema=_struct({name: literal(type) for name, type in all_types.items()}))
 
-    def with_schema(self, columns: Sequence[StoredColumn]) -> str:
-        """Columns that a file may lack. DuckDB finds them by the names or ids that the files know."""
+    def with_schema(self, columns: Sequence[StoredColumn], shown: Mapping[str, str]) -> str:
+        """Columns that a file may lack. DuckDB finds them by the names or ids that the files know.
+
+        ``shown``: their names in the read.
+        """
         entries = []
         for one in columns:
             default = "NULL" if one.default is None else literal(one.default)
             key = str(one.key) if isinstance(one.key, int) else literal(one.key)
-            entry = f"name: {literal(one.name)}, type: {literal(one.type)}, default_value: {default}"
+            entry = f"name: {literal(shown[one.name])}, type: {literal(one.type)}, default_value: {default}"
             entries.append(f"{key}: {{{entry}}}")
         return self._read(schema=f"MAP {{{', '.join(entries)}}}")
 

@@ -5,7 +5,7 @@
 | a column has another name in the files, or is found by its field id | the key of ``read_parquet(schema=…)`` |
 | a nested field has another name | the column is rebuilt with the table's field names |
 | a partition column is in the log but not in the files | a list with a value for each file, by ``file_index`` |
-| rows are deleted | a list with a bit string for each file: 1 for each deleted row |
+| rows are deleted | an anti-join with their numbers |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VALUES, _DELETED = "zskip_files_value", "zskip_files_deleted"
 
 @dataclass(frozen=True, slots=True)
 class StoredForm:
-    """For each planned file, the values of its partition columns, and its deleted rows as a string of 0 and 1."""
+    """For each planned file, the values of its partition columns, and its deleted rows as the text of a list."""
 
     values: Mapping[str, list[Any]]
     deleted: list[str | None]
@@ -50,18 +50,19 @@ class StoredForm:
             for place, name in enumerate(self.values)
         }
 
-    def is_live(self) -> str | None:
-        """The condition that a row is not deleted; None if no row is."""
+    def without_deleted(self) -> str | None:
+        """The join after the files in FROM that leaves out deleted rows; None if no row is deleted.
+
+        A bit for each row, tested with ``get_bit``, takes twice as long.
+        """
         if not any(self.deleted):
             return None
-        bits = f"list_extract(CAST(${_DELETED} AS BIT[]), {_NUMBER})"
-        return (
-            f"CASE WHEN file_row_number < coalesce(bit_length({bits}), 0) "
-            f"THEN get_bit({bits}, file_row_number::INTEGER) = 0 ELSE true END"
-        )
+        files = f"SELECT (generate_subscripts(${_DELETED}, 1) - 1)::UBIGINT AS file, unnest(${_DELETED}) AS numbers"
+        rows = f"SELECT file, unnest(CAST(numbers AS BIGINT[])) AS number FROM ({files})"
+        return f"ANTI JOIN ({rows}) AS deleted ON file_index = deleted.file AND file_row_number = deleted.number"
 
     def parameters(self) -> dict[str, Any]:
-        """The values of the parameters in `columns` and `is_live`."""
+        """The values of the parameters in `columns` and `without_deleted`."""
         given: dict[str, Any] = {f"{_VALUES}_{place}": values for place, values in enumerate(self.values.values())}
         return given | ({_DELETED: self.deleted} if any(self.deleted) else {})
 
@@ -72,7 +73,7 @@ def stored_form(scan: Scan) -> StoredForm | None:
         return None
     fields = scan.schema.arrow
     values = {name: _texts(values, fields.field(name).type) for name, values in scan.values.items()}
-    return StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
+    return StoredForm(values, [_numbers(scan.deletes.get(path)) for path in scan.relative_paths])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +160,12 @@ def _texts(values: pa.Array, type: pa.DataType) -> list[Any]:
     return texts
 
 
-def _bits(deleted: np.ndarray | None) -> str | None:
-    """A text of 0 and 1, one for each row up to the last that is deleted.
+def _numbers(deleted: np.ndarray | None) -> str | None:
+    """The numbers of deleted rows as the text of a list, which DuckDB takes sooner than a list of Python's numbers.
 
-    >>> _bits(np.array([0, 3]))
-    '1001'
+    >>> _numbers(np.array([0, 3]))
+    '[0,3]'
     """
     if deleted is None or not len(deleted):
         return None
-    bits = np.full(int(deleted[-1]) + 1, ord("0"), np.uint8)
-    bits[deleted] = ord("1")
-    return bits.tobytes().decode()
+    return f"[{','.join(map(str, deleted.tolist()))}]"
