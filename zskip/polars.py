@@ -1,7 +1,7 @@
 """polars: a table as a LazyFrame that prunes itself.
 
-polars resolves the frame when it optimizes a query, and passes the filters that it pushes down. The filters prune the
-files. polars applies them to the rows, in its own `scan_parquet` if that returns the table's rows.
+polars passes the filters that it pushes down to the table. They prune the files, and are applied to the rows: in
+polars' own `scan_parquet` if that returns the table's rows.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ import copy
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 
 from zskip.api import open as open_table
 from zskip.binder.library_expressions import provable_part
 from zskip.errors import MissingDependency
-from zskip.language import conjunction
 from zskip.plan.scan import Scan
 from zskip.table import Table
 
 try:
     import polars as pl
     from polars.io.plugins import register_io_source
-    from polars.lazyframe.resolver import FilterExpr, LazyFrameResolver, ResolvedLazyFrameProps
 except ImportError as error:
     raise MissingDependency('This needs polars 2.1 or later: pip install "zskip[polars]"') from error
 
@@ -43,51 +40,52 @@ def scan(
     all other conditions to the rows. The frame stays at its version of the table.
     """
     table = path if isinstance(path, Table) else open_table(path, version=version, storage_options=storage_options)
-    return _Resolver(copy.copy(table)).lazy()  # changes to the caller's table move that one on
+    table = copy.copy(table)  # changes to the caller's table move that one on
+    schema = pl.DataFrame(table.schema.empty_table()).schema
 
-
-class _Resolver(LazyFrameResolver):
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._schema = pl.DataFrame(table.schema.empty_table()).schema
-
-    def schema(self) -> pl.Schema:
-        return self._schema
-
-    def resolve_lazyframe(self, *, filters: list[FilterExpr], **_: Any) -> tuple[pl.LazyFrame, ResolvedLazyFrameProps]:
-        snapshot = self._table.snapshot
-        proofs = [proof for one in filters if (proof := provable_part(one.expr, snapshot.schema)) is not None]
-        survivors = self._table.plan(conjunction(proofs) if proofs else None).scan.unfiltered()
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        proof = None if predicate is None else provable_part(predicate, table.snapshot.schema)
+        survivors = table.plan(proof).scan.unfiltered()
+        wanted = schema.names() if columns is None else columns
         if not len(survivors):
-            found = pl.LazyFrame(schema=self._schema)
-        elif snapshot.uniform and survivors.storage.local is not None and not survivors.partition_by:
-            found = self._native(survivors)
+            yield pl.DataFrame(schema={name: schema[name] for name in wanted})
+        elif table.snapshot.uniform and survivors.storage.local is not None and not survivors.partition_by:
+            yield from _native(survivors, schema, wanted, predicate, limit)
         else:
-            found = self._converted(survivors)
-        # polars reuses the resolved frame for the next query if the version key is the same.
-        return found, ResolvedLazyFrameProps(version_key=None if snapshot.managed else str(uuid4()))
+            yield from _converted(survivors, schema, wanted, predicate, limit)
 
-    def _native(self, survivors: Scan) -> pl.LazyFrame:
-        """The rows by polars' own reader, for files that all have exactly the table's columns and types."""
-        lazy = pl.scan_parquet(survivors.paths, glob=False, hive_partitioning=False)
-        stored = lazy.collect_schema()
-        return lazy.cast({name: type for name, type in self._schema.items() if stored[name] != type})
+    return register_io_source(rows, schema=schema)
 
-    def _converted(self, survivors: Scan) -> pl.LazyFrame:
-        """The rows by zskip's reader."""
 
-        def rows(
-            columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            wanted = self._schema.names() if columns is None else columns
-            named = {*wanted, *(predicate.meta.root_names() if predicate is not None else ())}
-            for batch in survivors.to_batches([name for name in self._schema if name in named]):
-                frame = pl.DataFrame(pa.Table.from_batches([batch]))
-                frame = (frame if predicate is None else frame.filter(predicate)).select(wanted)
-                frame = frame if limit is None else frame.head(limit)
-                yield frame.cast({name: self._schema[name] for name in wanted})
-                limit = None if limit is None else limit - len(frame)
-                if limit == 0:
-                    return
+def _native(
+    survivors: Scan, schema: pl.Schema, wanted: list[str], predicate: pl.Expr | None, limit: int | None
+) -> Iterator[pl.DataFrame]:
+    """The rows by polars' own reader, for files that all have exactly the table's columns and types."""
+    # polars' own use of statistics loses rows where integers overflow, and the plan has pruned already.
+    lazy = pl.scan_parquet(survivors.paths, glob=False, hive_partitioning=False, use_statistics=False)
+    stored = lazy.collect_schema()
+    lazy = lazy.cast({name: type for name, type in schema.items() if stored[name] != type})
+    lazy = lazy if predicate is None else lazy.filter(predicate)
+    lazy = lazy if limit is None else lazy.head(limit)
+    if wanted:
+        yield from lazy.select(wanted).collect_batches(maintain_order=True)
+    else:  # a selection of no column loses the number of rows
+        yield pl.DataFrame(height=lazy.select(pl.len()).collect().item())
 
-        return register_io_source(rows, schema=self._schema)
+
+def _converted(
+    survivors: Scan, schema: pl.Schema, wanted: list[str], predicate: pl.Expr | None, limit: int | None
+) -> Iterator[pl.DataFrame]:
+    """The rows by zskip's reader."""
+    named = {*wanted, *(predicate.meta.root_names() if predicate is not None else ())}
+    for batch in survivors.to_batches([name for name in schema if name in named]):
+        frame = pl.DataFrame(pa.Table.from_batches([batch])) if named else pl.DataFrame(height=batch.num_rows)
+        frame = frame if predicate is None else frame.filter(predicate)
+        frame = frame if limit is None else frame.head(limit)
+        chosen = frame.select(wanted) if wanted else pl.DataFrame(height=len(frame))
+        yield chosen.cast({name: schema[name] for name in wanted})
+        limit = None if limit is None else limit - len(frame)
+        if limit == 0:
+            return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zskip import plan as planning
 from zskip import table_formats, tablelog
@@ -37,11 +38,13 @@ from zskip.core.receipts import (
     Vacuumed,
 )
 from zskip.core.schema import names_given
+from zskip.core.types import may_hold_nan
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
 from zskip.language import Predicate
 from zskip.layouts.depth import Clustering, depths
 from zskip.plan import Plan, Survivors
+from zskip.stats import Ranges
 from zskip.storage import Storage
 from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
@@ -235,6 +238,8 @@ class Table:
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
         """Register this version under a name with DataFusion, where it prunes by comparisons and IN.
 
+        Conditions on a floating column that may hold NaN or zero skip no files: DataFusion applies them itself.
+
         Raises `InvalidOption` for an object that is not a context of DataFusion.
         """
         if not hasattr(context, "register_dataset"):
@@ -242,7 +247,17 @@ class Table:
             raise InvalidOption(
                 f"A context of DataFusion is needed, not {given}: datafusion.SessionContext() makes one."
             )
-        context.register_dataset(name, self.dataset())
+        from zskip.engines.dataset import register_with_datafusion
+
+        register_with_datafusion(context, name, self.dataset(), self._floats_with_nan_or_zero())
+
+    def _floats_with_nan_or_zero(self) -> set[str]:
+        """The floating columns that may hold NaN or -0.0, whose comparisons differ between libraries."""
+        columns = [column for column in self.snapshot.schema if may_hold_nan(column.type) and len(column.parts) == 1]
+        if not self.snapshot.managed:  # files may be added after the look at the statistics
+            return {column.parts[0] for column in columns}
+        found = self._index.shards([column.path for column in columns]).columns
+        return {column.parts[0] for column in columns if _may_hold_nan_or_zero(found.get(column.path))}
 
     # --- changing ---
 
@@ -743,6 +758,13 @@ class Table:
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)
+
+
+def _may_hold_nan_or_zero(ranges: Ranges | None) -> bool:
+    if ranges is None or pc.any(pc.fill_null(ranges.has_nan, True)).as_py():
+        return True
+    above = pc.fill_null(pc.or_(pc.greater(ranges.lower, 0), pc.less(ranges.upper, 0)), False)
+    return bool(pc.any(pc.and_(pc.invert(above), pc.fill_null(ranges.has_value, True))).as_py())
 
 
 def require_version(version: object) -> int:

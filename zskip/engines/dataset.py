@@ -5,9 +5,9 @@ DuckDB, polars, DataFusion, ibis ── scanner(columns=…, filter=…) ──�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +19,13 @@ from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files
 from zskip.language import Predicate
+from zskip.language.sql_literals import identifier
 from zskip.plan.scan import Scan
 
-__all__ = ["PrunedDataset", "dataset"]
+if TYPE_CHECKING:
+    import datafusion
+
+__all__ = ["PrunedDataset", "dataset", "register_with_datafusion"]
 
 Planner: TypeAlias = Callable[[Predicate | None], Scan]
 
@@ -29,6 +33,27 @@ Planner: TypeAlias = Callable[[Predicate | None], Scan]
 def dataset(plan: Planner) -> PrunedDataset:
     """A dataset over all files of a table. ``plan``: returns the scan of a predicate, or of all rows for None."""
     return PrunedDataset(plan(None), plan)
+
+
+def register_with_datafusion(
+    context: datafusion.SessionContext, name: str, dataset: PrunedDataset, floats: Collection[str]
+) -> None:
+    """Register a dataset under a name. ``floats``: columns whose filters DataFusion has to apply itself.
+
+    DataFusion leaves the filters that it can convert to pyarrow's, and there NaN is not greater than numbers and -0.0
+    is equal to 0.0, unlike in DataFusion. It converts no filter on a function of a column, such as nanvl(x, x).
+    """
+    if not floats:
+        context.register_dataset(name, dataset)
+        return
+    hidden = f"_zskip_{name}"
+    context.register_dataset(hidden, dataset)
+    columns = [
+        f"nanvl({column}, {column}) AS {column}" if each in floats else column
+        for each in dataset.schema.names
+        for column in [identifier(each)]
+    ]
+    context.register_view(name, context.sql(f"SELECT {', '.join(columns)} FROM {identifier(hidden)}"))
 
 
 class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -87,7 +112,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         wanted = self._both(filter)
         scan = self._survivors(wanted)
         with naming_bad_files(scan):
-            if _native(scan):
+            if _native(scan) and not _may_compare_with_nan(wanted):
                 yield ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
             else:
                 yield ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
@@ -104,6 +129,14 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
 def _native(scan: Scan) -> bool:
     """Whether Arrow's own scanner returns the table's rows: zskip wrote every file, with the current columns."""
     return scan.managed and not scan.added
+
+
+def _may_compare_with_nan(filter: pc.Expression | None) -> bool:
+    """Whether a filter may have a constant NaN, by which Arrow's scanner takes and drops whole row groups wrongly."""
+    try:
+        return filter is not None and "nan" in str(filter)
+    except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+        return True
 
 
 def _batches(scan: Scan) -> pa.RecordBatchReader:

@@ -1,0 +1,107 @@
+"""Conditions mean over a table what they mean to the library over the same rows in memory, odd values included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+
+import zskip
+import zskip.polars
+
+datafusion = pytest.importorskip("datafusion")
+NAN = float("nan")
+N = 1200
+ROWS = pa.table(
+    {
+        "i": range(N),
+        "p": [i % 3 for i in range(N)],
+        "nans": [NAN if i % 5 == 0 else i % 7 - 3.0 for i in range(N)],
+        "zeros": [(-0.0, 0.0, 1.5, -1.5)[i % 4] for i in range(N)],
+        "prices": [0.5 + i % 7 for i in range(N)],
+        "big": pa.array([2**63 - 1 - i for i in range(N)], pa.int64()),
+    }
+)
+
+
+@pytest.fixture(params=["plain", "partitioned", "grown"], scope="module")
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
+    path = tmp_path_factory.mktemp("t") / request.param
+    by_folder = ["p"] if request.param == "partitioned" else []
+    first = ROWS if request.param != "grown" else ROWS.slice(0, 600).drop_columns("p")
+    table = zskip.write(first, path, by=["i"], files=6, partition_by=by_folder)
+    if request.param == "grown":
+        table.append(ROWS.slice(600))
+    return table
+
+
+@pytest.mark.parametrize("column", ["nans", "zeros", "prices"])
+@pytest.mark.parametrize(
+    "test", ["{} > 1.5", "{} >= 0.0", "{} < 0.0", "{} = 0.0", "NOT ({} < 2)", "{} = 'NaN'::double", "{} <> 1.5"]
+)
+def test_datafusion(table: zskip.Table, column: str, test: str) -> None:
+    context = datafusion.SessionContext()
+    table.to_datafusion(context, "t")
+    context.from_arrow(table.to_arrow(), "rows")
+    counts = [
+        context.sql(f"SELECT count(*) AS n FROM {name} WHERE {test.format(column)}").to_pylist()
+        for name in ("t", "rows")
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_datafusion_skips_files_by_floats_without_nan(table: zskip.Table) -> None:
+    context = datafusion.SessionContext()
+    table.to_datafusion(context, "t")
+    plan = str(context.sql("SELECT i FROM t WHERE prices > 3.5 AND zeros > 1").execution_plan())
+    assert "FilterExec: nanvl(zeros" in plan
+    assert "prices" not in plan.partition("FilterExec")[2].partition("DatasetExec")[0]
+
+
+COMPARED = {
+    "=": lambda x, y: x == y,
+    "<>": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+    "not <": lambda x, y: ~(x < y),
+}
+
+
+@pytest.mark.parametrize("column", ["nans", "prices"])
+@pytest.mark.parametrize("compared", COMPARED.values(), ids=COMPARED)
+def test_arrow_takes_a_constant_nan(
+    table: zskip.Table, column: str, compared: Callable[[pc.Expression, pc.Expression], pc.Expression]
+) -> None:
+    test = compared(pc.field(column), pc.scalar(NAN))
+    dataset, rows = table.dataset(), ds.dataset(table.to_arrow())
+    expected = rows.to_table(filter=test).num_rows
+    counts = dataset.count_rows(filter=test), dataset.to_table(filter=test).num_rows, dataset.filter(test).count_rows()
+    assert counts == (expected,) * 3
+
+
+POLARS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
+    "overflow": lambda rows: rows.filter(pl.col("big") + 100 < 0),
+    "nan": lambda rows: rows.filter(pl.col("nans") > 1.5),
+    "rank over": lambda rows: rows.select(pl.col("i").rank().over("zeros")),
+    "sum over": lambda rows: rows.filter(pl.col("i") > 5).select(pl.col("i").sum().over("zeros")),
+    "row index": lambda rows: rows.with_row_index().select("index", "i").filter(pl.col("index") < 7),
+    "only a row index": lambda rows: rows.with_row_index("n").select("n"),
+    "count": lambda rows: rows.filter(pl.col("i") > 700).select(pl.len()),
+    "limit": lambda rows: rows.filter(pl.col("i") > 700).head(3),
+    "nothing": lambda rows: rows.filter(pl.col("i") > 7000).with_row_index(),
+    "join": lambda rows: rows.join(rows.filter(pl.col("i") == 3).select("zeros"), on="zeros").select(pl.col("i").sum()),
+}
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("query", POLARS.values(), ids=POLARS)
+def test_polars(table: zskip.Table, query: Callable[[pl.LazyFrame], pl.LazyFrame], engine: str) -> None:
+    in_memory = pl.DataFrame(table.to_arrow()).lazy()
+    found = query(zskip.polars.scan(table)).collect(engine=engine)  # type: ignore[call-overload]
+    assert found.sort(pl.all()).equals(query(in_memory).collect().sort(pl.all()))
