@@ -15,9 +15,9 @@ from tests.statements.fuzz import Sides, sides
 from tests.statements.random_statements import random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements.duckdb import parsed_statements, pruned_tables, statement
-from zskip.statements.duckdb.named_columns import named_columns, names_its_columns
 from zskip.statements.duckdb.statement import rewrite
-from zskip.statements.duckdb.stubs import make_stubs
+from zskip.statements.duckdb.stubs import make_stubs, named_columns
+from zskip.statements.duckdb.table_places import table_places
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def _rules(text: str, params: Any, given: Sides, *, named: bool) -> tuple[Any, .
     except SqlSyntaxError:
         return None
     parsed = parsed_statements.parse_tables(found[0], catalog)
-    if len(found) != 1 or not parsed.found or not parsed.settled or not names_its_columns(text):
+    if len(found) != 1 or not parsed.found or not parsed.settled or not parsed.places.only_named:
         return None
     given_params = params if parsed.statement.named_parameters else None
-    rules = pruned_tables._rules(text, parsed.words, parsed.found, given.own, given_params, settled=named)
+    rules = pruned_tables._rules(parsed, given.own, given_params, whole=not named)
     return sorted(rules.scans), sorted(rules.joins), sorted(map(repr, rules.first)), sorted(map(repr, rules.aggregates))
 
 
@@ -67,9 +67,10 @@ SELECT a FROM t
 SELECT c.a, -a * (b * 2) FROM t c WHERE c.b IN (SELECT b FROM u WHERE u.a = c.a)
 SELECT count(*), sum(a) AS total FROM t JOIN u USING (k) GROUP BY b HAVING sum(a) > 3 ORDER BY total DESC LIMIT 5
 SELECT extract(year FROM d), substring(s FROM 1 FOR 2) FROM t WHERE a IS DISTINCT FROM b
-WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM (t JOIN u ON t.k = u.k) AS x
+WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM t JOIN u ON t.k = u.k
 """
 BY_MORE_THAN_NAMES = """
+SELECT x.a FROM (t JOIN u ON t.k = u.k) AS x
 SELECT * FROM t
 SELECT a, t.* FROM t
 SELECT count(COLUMNS(*)) FROM t
@@ -107,12 +108,12 @@ SELECT typeof(a) FROM t
 
 @pytest.mark.parametrize("text", BY_NAME.strip().splitlines())
 def test_statements_that_reach_columns_by_name(text: str) -> None:
-    assert names_its_columns(text)
+    assert table_places(text).only_named
 
 
 @pytest.mark.parametrize("text", BY_MORE_THAN_NAMES.strip().splitlines())
 def test_statements_that_may_reach_other_columns(text: str) -> None:
-    assert not names_its_columns(text)
+    assert not table_places(text).only_named
 
 
 def test_a_column_is_named_in_any_case_and_wherever_its_name_stands() -> None:

@@ -434,7 +434,6 @@ def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, st
         "COPY o FROM {T}",
         "COPY o (a) FROM {T} (FORMAT parquet)",
         "COPY {T} TO 'o.csv'",
-        "TABLE {T}",
     ],
 )
 def test_a_table_where_none_can_stand_is_said_to_be_there(

@@ -30,6 +30,8 @@ _RIGHT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT_SEMI", "LEFT", "SINGLE", "ANTI"}
 # Joins whose output for a row of this side does not depend on other rows of the side.
 _KEEPS_LEFT = {"INNER", "SEMI", "LEFT", "SINGLE", "ANTI", "MARK"}
 _KEEPS_RIGHT = {"INNER", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}
+# Joins that output only values of their inputs, or NULL.
+_PASSES_KEYS = _KEEPS_LEFT | _KEEPS_RIGHT | {"RIGHT_SEMI"}
 _JOINS = {"HASH_JOIN", "NESTED_LOOP_JOIN", "PIECEWISE_MERGE_JOIN", "IE_JOIN", "BLOCKWISE_NL_JOIN"}
 _ROW_BY_ROW = {"FILTER", "PROJECTION", "ORDER_BY"}
 _GROUPS = {"HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY"}
@@ -66,8 +68,12 @@ class _Column(NamedTuple):
     path: tuple[tuple[Node, int], ...]
 
 
-def join_keys(root: Node, stubs: Sequence[StubColumns]) -> list[JoinKeys]:
-    """The keys by which joins of a plan can prune tables. Only tables that the plan scans once are considered."""
+def join_keys(root: Node, stubs: Sequence[StubColumns], *, groups: bool = True) -> list[JoinKeys]:
+    """The keys by which joins of a plan can prune tables. Only tables that the plan scans once are considered.
+
+    ``groups``: no group has a NULL in place of a key, and rows of other keys. Plans do not print
+    grouping sets.
+    """
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
     once = places_scanned_once(root)
@@ -75,13 +81,13 @@ def join_keys(root: Node, stubs: Sequence[StubColumns]) -> list[JoinKeys]:
         one
         for node in root.walk()
         if node.name == "HASH_JOIN" and len(node.children) == 2
-        for one in _join_keys(node, stubs)
+        for one in _join_keys(node, stubs, groups)
         if {one.place, one.source} <= once and one.place != one.source
     ]
     return list(dict.fromkeys(found))
 
 
-def _join_keys(join: Node, stubs: Sequence[StubColumns]) -> Iterator[JoinKeys]:
+def _join_keys(join: Node, stubs: Sequence[StubColumns], groups: bool) -> Iterator[JoinKeys]:
     kind = join.info.get("Join Type", "")
     for condition in join.info.get("Conditions", "").split("\n"):
         parts = _EQUALITY.split(condition)
@@ -91,6 +97,8 @@ def _join_keys(join: Node, stubs: Sequence[StubColumns]) -> Iterator[JoinKeys]:
         terms = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), casts, strict=True)]
         left, right = (_traced(child, term, stubs) for child, term in zip(join.children, terms, strict=True))
         if left is None or right is None:
+            continue
+        if not groups and any(node.name in _GROUPS for node, _ in (*left.path, *right.path)):
             continue
         nulls, widened = parts[1] != "=", any(casts)
         if kind in _LEFT_NOT_NEEDED and _is_independent(left, stubs) and _preserves_keys(right):
@@ -184,7 +192,7 @@ def _preserves_keys(column: _Column) -> bool:
     """Whether every value of the column on this side of the join is NULL or a value of the scan."""
     return all(
         node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *_GROUPS, "CTE", "CROSS_PRODUCT")
-        or (node.name in _JOINS and node.info.get("Join Type") != "FULL")
+        or (node.name in _JOINS and node.info.get("Join Type") in _PASSES_KEYS)
         for node, _ in column.path
     )
 

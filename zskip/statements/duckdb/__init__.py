@@ -1,7 +1,7 @@
 """Whole statements on DuckDB.
 
 ``statement`` runs them. Its steps: ``parsed_statements`` and ``table_places`` (the tables in the text), ``catalog``
-(which of them are zskip tables), ``named_columns`` and ``stubs`` (DuckDB's plan of the statement), ``pruned_tables``
+(which of them are zskip tables), ``stubs`` (DuckDB's plan of the statement), ``pruned_tables``
 (the files that remain after all rules), ``table_queries`` (queries that the rules need), ``survivor_reads`` and
 ``index_rows`` (the reads that replace the tables), ``settings_guard`` (raises if a setting has changed since),
 ``written_names`` (the names of the result's columns).

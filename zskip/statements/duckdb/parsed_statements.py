@@ -13,7 +13,7 @@ from cachetools import LRUCache, cached
 
 from zskip.errors import SqlSyntaxError
 from zskip.statements.duckdb.catalog import Catalog
-from zskip.statements.duckdb.table_places import Place, Places, Word, table_places, tokens
+from zskip.statements.duckdb.table_places import Place, Places, Word, own_connection, table_places, tokens
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,12 +42,19 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One statement, its words, and the zskip tables in it. ``settled``: it has the same meaning whenever it runs."""
+    """One statement, its words, what it reads, and the zskip tables in it.
+
+    ``settled``: it has the same meaning whenever it runs · ``foreign``: it has relations or functions of the connection
+    · ``hidden``: one of these may read a CTE by its name, and do with it what the text does not show.
+    """
 
     statement: Statement
     words: Sequence[Word]
+    places: Places
     found: Sequence[tuple[Place, Index]]
     settled: bool
+    foreign: bool
+    hidden: bool
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
@@ -91,30 +98,21 @@ def _span(text: str, excerpt: str) -> tuple[int, int] | None:
 def parse_tables(statement: Statement, catalog: Catalog) -> Parsed:
     """Find the zskip tables of a statement."""
     words = tokens(statement.query)
-    places = table_places(words)
+    places = table_places(statement.query)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
-    return Parsed(statement, words, found, not found or _is_settled(statement, words, places, len(found)))
-
-
-def _is_settled(statement: Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
-    """Whether a statement reads only zskip tables, constants and DuckDB's own functions, and no clock.
-
-    ``tables``: the number of zskip tables in it.
-    """
-    if statement.kind != "SELECT":
-        return False
-    if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
-        return False
-    return len(places.tables) == tables and places.functions <= _own_functions()
+    if not found:
+        return Parsed(statement, words, places, found, settled=True, foreign=False, hidden=False)
+    own = _own_functions()
+    foreign = len(places.tables) > len(found) or places.others or not places.functions <= own | _CLOCKS
+    clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
+    settled = statement.kind == "SELECT" and not foreign and not clock
+    return Parsed(statement, words, places, found, settled, foreign, hidden=not places.table_functions <= own)
 
 
 @lru_cache(maxsize=1)
 def _own_functions() -> frozenset[str]:
-    """DuckDB's own functions, and its keywords, which may precede a parenthesis too."""
-    import duckdb
-
-    with duckdb.connect() as con:
-        rows = con.execute(
-            "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
-        ).fetchall()
+    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions."""
+    query = "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
+    with own_connection().cursor() as con:
+        rows = con.execute(query).fetchall()
     return frozenset(name for (name,) in rows) - _CLOCKS

@@ -12,16 +12,15 @@ from zskip.plan import Survivors, kept_survivors
 from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
-from zskip.statements.duckdb.named_columns import names_its_columns
+from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import in_transaction, reads_bytes_as_text, session_of
-from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
-from zskip.statements.duckdb.survivor_reads import default_alias
-from zskip.statements.duckdb.table_places import Place, Word, edited
+from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns, tells_apart
+from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start
 from zskip.statements.duckdb.table_queries import TableQueries
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statements.joins import JoinKeys, join_keys
 from zskip.statements.key_pruning import JoinedTable, prune_by_keys
-from zskip.statements.plan_tree import Scan
+from zskip.statements.plan_tree import Node, Scan
 from zskip.tablelog import listed
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from zskip.core.schema import Schema
     from zskip.language import Predicate
-    from zskip.tablelog import Index
 
 __all__ = ["FILE_POSITION", "PrunedTable", "pruned_tables"]
 
@@ -76,20 +74,15 @@ class _Rules:
 
 
 def pruned_tables(
-    text: str,
-    words: Sequence[Word],
-    found: Sequence[tuple[Place, Index]],
+    parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
     prune: bool,
-    settled: bool,
 ) -> list[PrunedTable]:
-    """The tables of a statement in textual order. Without ``prune``, no files are skipped.
-
-    ``settled``: the statement reads only these tables, and calls only DuckDB's own functions.
-    """
-    rules = _rules(text, words, found, con, params, settled) if prune else _unpruned(text, settled)
+    """The tables of a statement in textual order. Without ``prune``, no files are skipped."""
+    text, found = parsed.statement.query, parsed.found
+    rules = _rules(parsed, con, params) if prune else _Rules(only_named=parsed.settled and parsed.places.only_named)
     tables, complete, types = [], [], []
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
@@ -119,10 +112,6 @@ def pruned_tables(
     ]
 
 
-def _unpruned(text: str, settled: bool) -> _Rules:
-    return _Rules(only_named=settled and names_its_columns(text))
-
-
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
     """The types of the columns that the rules read in a table; null for an unknown column."""
     names = {join.column for join in rules.joins if join.place == place}
@@ -138,38 +127,53 @@ def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, plac
 
 
 def _rules(
-    text: str,
-    words: Sequence[Word],
-    found: Sequence[tuple[Place, Index]],
+    parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
-    settled: bool,
+    *,
+    whole: bool = False,
 ) -> _Rules:
-    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
+    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted. ``whole``: the stubs have
+    all columns."""
+    words, places = parsed.words, parsed.places
     if any(word.text.lower() == FILE_POSITION for word in words):
         return _Rules()
     # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
     # a transaction.
-    transaction = in_transaction(con) or not settled
-    if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
+    transaction = in_transaction(con) or not parsed.settled
+    if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in parsed.found}):
         return _Rules()
-    schemas = tuple(index.snapshot.schema.arrow for _, index in found)
-    for only_named in (True, False) if settled and names_its_columns(text) else (False,):
-        stubs = make_stubs(schemas, text, only_named=only_named)
+    schemas = tuple(index.snapshot.schema.arrow for _, index in parsed.found)
+    text, respelled = parsed.statement.query, not (places.reads_names or parsed.hidden)
+
+    def planned(stubs: Sequence[Stub]) -> Node | None:
         edits = [
-            (place.start, place.end, _stub_sql(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)
+            (place.start, place.end, _stub_sql(place, stub))
+            for (place, _), stub in zip(parsed.found, stubs, strict=True)
         ]
         edits += file_columns(words, schemas)
-        root = engine_plan(con, edited(text, edits)[_explained_start(words) :], stubs, params, transaction)
-        if root is not None:
-            break
-    else:
+        return engine_plan(con, edited(text, edits)[explained_start(words) :], stubs, params, transaction)
+
+    root, only_named = None, parsed.settled and places.only_named and not whole
+    if only_named:
+        stubs = make_stubs(schemas, text, only_named=True, respelled=respelled)
+        root = planned(stubs)
+    if root is None:
+        only_named, stubs = False, make_stubs(schemas, text, respelled=respelled)
+        root = planned(stubs)
+    if root is None:
         return _Rules()
-    columns = printed_columns(root, stubs, text)
+    unique = True
+    if parsed.foreign and respelled:
+        others = make_stubs(schemas, text, unlike=stubs)
+        other = planned(others)
+        unique = other is not None and tells_apart(root, stubs, other, others)
+    columns = printed_columns(root, stubs, text, unique)
     scans = root.scans(columns)
     if scans is None:
         return _Rules()
-    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns), only_named)
+    joins = join_keys(root, columns, groups=not (places.grouping_sets or parsed.hidden))
+    return _Rules(scans, joins, first_rows(root, columns), aggregates(root, columns), only_named)
 
 
 def _after_row_rules(
@@ -200,17 +204,5 @@ def _after_row_rules(
 
 def _stub_sql(place: Place, stub: Stub) -> str:
     """The text that replaces a table by its stub."""
-    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
+    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place.name)}"
     return f"SELECT * FROM {sql}" if place.bare else sql
-
-
-def _explained_start(words: Sequence[Word]) -> int:
-    """The offset of the statement that EXPLAIN explains; 0 for any other statement."""
-    if words[0].text.upper() != "EXPLAIN":
-        return 0
-    at = 1
-    if words[at].text.upper() == "ANALYZE":
-        at += 1
-    if words[at].text == "(" and words[at + 1].text.upper() not in ("SELECT", "FROM", "WITH", "VALUES", "("):
-        at = next(number for number, word in enumerate(words) if word.text == ")") + 1
-    return words[at].start

@@ -30,14 +30,13 @@ from zskip.language.sql_literals import identifier
 from zskip.plan import Plan, find_survivors
 from zskip.statements.duckdb.catalog import Catalog, open_index
 from zskip.statements.duckdb.index_rows import with_index_rows
-from zskip.statements.duckdb.named_columns import named_columns
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
 from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, pruned_tables
 from zskip.statements.duckdb.session import in_transaction
 from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
-from zskip.statements.duckdb.stubs import names_file_columns
-from zskip.statements.duckdb.survivor_reads import ReadBy, Values, default_alias, read_survivors
-from zskip.statements.duckdb.table_places import Place, Word, edited, has_pivot, tokens
+from zskip.statements.duckdb.stubs import named_columns, names_file_columns
+from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
+from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, tokens
 from zskip.statements.duckdb.written_names import named_as_written, naming_edits
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ def _rewritten(
     _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
     prune = prune and (one.kind == "SELECT" or not has_pivot(words))
-    tables = pruned_tables(text, words, found, con, given, freshness, prune, parsed.settled)
+    tables = pruned_tables(parsed, con, given, freshness, prune)
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
@@ -323,7 +322,7 @@ def _rewritten(
         if table.index_rows is not None:
             read = with_index_rows(read, table.index_rows, schema, values)
         if not place.aliased:
-            read = f"{read} AS {default_alias(place)}"
+            read = f"{read} AS {default_alias(place.name)}"
         read = f"SELECT * FROM {read}" if place.bare else read
         # The error of a later run shows one line of the text. On lines of their own, reads are not shown.
         edits.append((place.start, place.end, f"\n{read}\n"))

@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.named_columns import named_columns
 from zskip.statements.duckdb.table_places import Word
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
@@ -32,18 +31,23 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns", "printed_columns"]
+__all__ = [
+    "Stub",
+    "empty_rows",
+    "engine_plan",
+    "file_columns",
+    "make_stubs",
+    "named_columns",
+    "names_file_columns",
+    "printed_columns",
+    "tells_apart",
+]
 
 _LOG = logging.getLogger("zskip")
-# These use the names of columns as values, so other spellings might change the result.
-_READS_NAMES = re.compile(
-    r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
-)
-# These can give the name of one column to another column, so a printed name does not identify a column.
-_MOVES_NAMES = re.compile(r"\b(replace|rename|pivot|unpivot|recursive)\b", re.I)
 # The columns of the result have the names of the left input.
 _SET_OPERATION = re.compile(r"\b(union|except|intersect)\b", re.I)
 _MOST_SPELLINGS = 30
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # The columns that DuckDB adds when it reads Parquet files, as expressions whose values its planner cannot predict.
 _FILE_COLUMNS = {
     "filename": "nullif(CAST(uuid() AS VARCHAR), '')",
@@ -54,20 +58,51 @@ _FILE_COLUMNS = {
 @dataclass(frozen=True, slots=True)
 class Stub:
     """``sql``: the subquery that replaces the table · ``name`` and ``rows``: the dataset that the subquery reads ·
-    ``columns``: the table's columns by the names that DuckDB's plan prints."""
+    ``labels``: the spellings of its columns · ``columns``: the table's columns by the names that DuckDB's plan prints.
+    """
 
     sql: str
     name: str
     rows: ds.Dataset
+    labels: tuple[str, ...]
     columns: StubColumns
 
 
-def make_stubs(schemas: Sequence[pa.Schema], statement: str, *, only_named: bool = False) -> list[Stub]:
-    """The stubs of a statement's tables, one per schema. ``only_named``: only the `named_columns` of each table."""
+def make_stubs(
+    schemas: Sequence[pa.Schema],
+    statement: str,
+    *,
+    only_named: bool = False,
+    respelled: bool = True,
+    unlike: Sequence[Stub] = (),
+) -> list[Stub]:
+    """The stubs of a statement's tables, one per schema.
+
+    ``only_named``: only the `named_columns` of each table · ``respelled``: the names may have other spellings ·
+    ``unlike``: stubs whose spellings are not used.
+    """
     reduced = (named_columns(schema, statement) if only_named else schema for schema in schemas)
     # The cache key has the names of types: a schema cannot be hashed if one of its extension types cannot.
     tables = (_Columns(tuple(schema.names), tuple(map(duckdb_type, schema.types))) for schema in reduced)
-    return _stubs(tuple(tables), statement)
+    avoided = frozenset(name for stub in unlike for name in stub.columns.printed)
+    return _stubs(tuple(tables), statement, respelled, avoided)
+
+
+def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
+    """The columns that the text may name, or the first column if it names none.
+
+    DuckDB's binder takes time for each column of a table. Names are not resolved here: a column whose name occurs
+    anywhere in the text is kept, and so are all columns whose names need quotes, which the text can write in several
+    ways. Only where a statement reaches columns by their names alone, as `Places.only_named` tells, are these enough.
+    """
+    words = _words_of(statement)
+    named = [field for field in schema if not _PLAIN_NAME.fullmatch(field.name) or field.name.lower() in words]
+    return pa.schema(named or list(schema)[:1])
+
+
+@lru_cache(maxsize=64)
+def _words_of(statement: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d]\w*", statement.casefold()))
 
 
 class _Columns(NamedTuple):
@@ -78,21 +113,22 @@ class _Columns(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _stubs(tables: tuple[_Columns, ...], statement: str) -> list[Stub]:
+def _stubs(tables: tuple[_Columns, ...], statement: str, respelled: bool, avoided: frozenset[str]) -> list[Stub]:
     import pyarrow.dataset as ds  # brings pandas along where that is installed
 
     prefix = _unused_prefix(statement)
-    spellings = _Spellings(tables, statement)
+    spellings = _Spellings(tables, statement, avoided)
     stubs = []
     for place, table in enumerate(tables):
         name = f"{prefix}_{place}"
         scanned = [f"{name}_{number}" for number in range(len(table.names))]
-        labels = [spellings.unused(column) for column in table.names]
+        labels = [spellings.unused(column) if respelled else column for column in table.names]
         selected = ", ".join(f"{column} AS {identifier(label)}" for column, label in zip(scanned, labels, strict=True))
         printed = dict(zip(scanned, table.names, strict=True))
         printed |= {label: column for label, column in zip(labels, table.names, strict=True) if label != column}
         rows = ds.dataset(_empty(table.types).rename_columns(scanned))
-        stubs.append(Stub(f"(SELECT {selected} FROM {name})", name, rows, StubColumns(name, printed)))
+        sql = f"(SELECT {selected} FROM {name})"
+        stubs.append(Stub(sql, name, rows, tuple(labels), StubColumns(name, printed)))
     return stubs
 
 
@@ -130,14 +166,17 @@ def _unused_prefix(statement: str) -> str:
     return prefix
 
 
-def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[StubColumns]:
-    """The columns of each stub by the printed names that identify them.
+def printed_columns(root: Node, stubs: Sequence[Stub], statement: str, unique: bool = True) -> list[StubColumns]:
+    """The columns of each stub by the printed names that identify them. ``unique``: no other column has a stub's
+    spelling.
 
     A condition above a set operation is printed with the column names of the left input, but applies to both inputs.
     If both read the same scan, or the plan scans a stub twice, that name may mean a different column of the table.
     Then only the names that the scan itself prints identify a column.
     """
     columns = [stub.columns for stub in stubs]
+    if not unique:
+        return [stub.columns._replace(printed=_scanned_columns(stub)) for stub in stubs]
     if not _SET_OPERATION.search(statement):
         return columns
     shared = any("CTE" in node.name for node in root.walk())
@@ -145,6 +184,33 @@ def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[S
     return [
         stub.columns if place in once else stub.columns._replace(printed=_scanned_columns(stub))
         for place, stub in enumerate(stubs)
+    ]
+
+
+def tells_apart(root: Node, stubs: Sequence[Stub], other: Node, others: Sequence[Stub]) -> bool:
+    """Whether two plans of a statement, over stubs with different spellings, differ in these spellings alone.
+
+    A view or macro of the user may have a column or alias in the same spelling as a stub, which the plan prints too.
+    """
+    return _with_scanned_names(root, stubs) == _with_scanned_names(other, others)
+
+
+def _with_scanned_names(root: Node, stubs: Sequence[Stub]) -> list[tuple[str, dict[str, str]]]:
+    """The operators of a plan, parents first, with the names in the scans in place of the stubs' spellings."""
+    scanned = {
+        label: name
+        for stub in stubs
+        for name, label in zip(stub.rows.schema.names, stub.labels, strict=True)
+        if label in stub.columns.printed
+    }
+    if not scanned:
+        return [(node.name, dict(node.info)) for node in root.walk()]
+    labels = re.compile(
+        "|".join(rf"(?<!\w){re.escape(label)}(?!\w)" for label in sorted(scanned, key=len, reverse=True))
+    )
+    return [
+        (node.name, {key: labels.sub(lambda found: scanned[found[0]], text) for key, text in node.info.items()})
+        for node in root.walk()
     ]
 
 
@@ -156,17 +222,16 @@ def _scanned_columns(stub: Stub) -> dict[str, str]:
 class _Spellings:
     """Spellings of column names, in upper and lower case, that neither the statement nor any table uses."""
 
-    def __init__(self, tables: Sequence[_Columns], statement: str) -> None:
+    def __init__(self, tables: Sequence[_Columns], statement: str, avoided: frozenset[str]) -> None:
         # The names of types include the field names of structs.
         self._text = " ".join([statement, *(type for table in tables for type in table.types)])
         self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
-        self._taken: set[str] = set()
-        self._keep_names = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
+        self._taken = set(avoided)
 
     def unused(self, name: str) -> str:
-        """An unused spelling of the name; the name itself if none was found or names must not change."""
+        """An unused spelling of the name; the name itself if none was found."""
         letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
-        swaps = ((one, two) for one in letters for two in letters if two >= one and not self._keep_names)
+        swaps = ((one, two) for one in letters for two in letters if two >= one)
         spellings = (
             "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
             for swapped in islice(swaps, _MOST_SPELLINGS)

@@ -17,16 +17,14 @@ from zskip.engines.duckdb.native_scan import FILES, UNGUARDED, binds_schemas, li
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.errors import UnknownParameter
-from zskip.language.sql_literals import identifier
 from zskip.plan import Survivors
 from zskip.statements.duckdb.file_classes import FileClass, bounds, file_classes, is_current
 from zskip.statements.duckdb.session import reads_bytes_as_text, texts_for_bytes
-from zskip.statements.duckdb.table_places import Place
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["ReadBy", "Values", "default_alias", "read_survivors"]
+__all__ = ["ReadBy", "Values", "read_survivors"]
 
 
 class Values:
@@ -184,14 +182,3 @@ _PARAMETER = re.compile(rf"\$({FILES}\w*)")
 
 def _literals(texts: Sequence[str | None]) -> str:
     return "[" + ", ".join("NULL" if text is None else literal(text) for text in texts) + "]"
-
-
-def default_alias(place: Place) -> str:
-    """The alias that DuckDB gives to a path in FROM: its last part, up to a dot after the first character.
-
-    >>> default_alias(Place("lake/conn.v2/", "'", 0, 0, False, False))
-    '"conn"'
-    """
-    path = place.name
-    last = path.rstrip("/").rsplit("/", 1)[-1]
-    return identifier(last.split(".", 1)[0] or last or path if "/" in path or "." in path else path)

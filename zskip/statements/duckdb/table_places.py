@@ -1,16 +1,49 @@
-"""The positions at which a statement names tables in FROM, found in the tokens of DuckDB's tokenizer.
+"""What a statement reads, as DuckDB's own parser tells it: its tables and where they stand, its functions, its files.
 
-The only names resolved here are those of common table expressions, which hide tables of the same name.
+DuckDB serializes a query as JSON, with the position of each table. It refuses any other statement, so the query in one
+is cut out: everything else becomes spaces, which leaves every position as it is.
+
+| statement                            | parsed as                                   |
+| ------------------------------------ | ------------------------------------------- |
+| ``EXPLAIN …``, ``PREPARE … AS …``    | the statement in it                         |
+| ``CREATE TABLE … AS q``, a view      | ``q``                                       |
+| ``INSERT``, ``UPDATE``, ``COPY (q)`` | a CTE: ``WITH zskip AS (INSERT …) SELECT 1``|
+| ``PIVOT t ON a USING sum(b)``        | ``FROM  t``                                 |
+| ``SUMMARIZE t``, ``TABLE t``         | ``FROM      t``                             |
+| ``CALL f(x)``, ``SET VARIABLE a = x``| ``SELECT f(x)``, ``SELECT x``               |
+
+A name in FROM is that of a common table expression wherever DuckDB's scopes make it so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import accumulate
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["Place", "Places", "Word", "calls", "edited", "has_pivot", "table_places", "tokens", "unquoted"]
+from zskip.language.sql_literals import identifier
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = [
+    "Place",
+    "Places",
+    "Word",
+    "default_alias",
+    "edited",
+    "explained_start",
+    "has_pivot",
+    "own_connection",
+    "stored_query",
+    "table_places",
+    "tokens",
+    "unquoted",
+]
 
 _QUERY_STARTS = {
     "SELECT",
@@ -25,13 +58,15 @@ _QUERY_STARTS = {
     "SHOW",
     "TABLE",
 }
-_ABOUT_TABLES = {"SUMMARIZE", "DESCRIBE", "DESC"}
-_END_FROM = {
-    *("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "WINDOW", "SELECT", "SET", "RETURNING"),
-    *("UNION", "EXCEPT", "INTERSECT", "VALUES", "WHEN"),
-}
-_OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
-_DEFINES = ("CREATE", "PREPARE")  # statements in which AS precedes a query
+# Keywords before the name of a table that stands for all its rows.
+_BEFORE_NAMES = {"SUMMARIZE", "DESCRIBE", "DESC", "TABLE"}
+_PIVOTS = {"PIVOT", "PIVOT_WIDER"}
+_SHELLS = {"INSERT", "UPDATE", "DELETE", "COPY", "WITH"}
+# Nodes and functions by which a statement reads the names of columns as values, or gives them to other columns.
+_READS_NAMES = frozenset({"alias", "query", "query_table", "typeof", "pg_typeof", "struct_keys", "get_type"})
+# Functions that name the fields of a struct after the columns that they take.
+_PACKS_NAMES = frozenset({"struct_pack", "struct_insert", "struct_update", "struct_concat"})
+_FILE_READERS = frozenset({"read_parquet", "parquet_scan"})
 
 
 class Word(NamedTuple):
@@ -46,7 +81,7 @@ class Word(NamedTuple):
 class Place(NamedTuple):
     """A table in FROM: its name without quotes, the quotation mark or "", and its range in the text.
 
-    ``aliased``: it has an alias · ``bare``: it directly follows SUMMARIZE or DESCRIBE, as in ``SUMMARIZE 'lake'``.
+    ``aliased``: it has an alias · ``bare``: it stands for its rows, as in ``SUMMARIZE 'lake'`` and ``TABLE 'lake'``.
     """
 
     name: str
@@ -59,10 +94,25 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Places:
-    """The tables that a statement reads, in textual order, and the functions that it calls, in lower case."""
+    """What a statement reads.
+
+    ``tables``: tables without a schema, in textual order, without common table expressions · ``others``: whether it
+    reads tables with a schema · ``functions``: the functions that it calls, in lower case · ``table_functions``: those
+    in FROM · ``readers``: the arguments of functions that read Parquet files, as text · ``only_named``: it reaches
+    columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
+    · ``grouping_sets``: the key of a group may be NULL where the column is not · ``parsed``: False if DuckDB's parser
+    told nothing of all this.
+    """
 
     tables: list[Place] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    table_functions: set[str] = field(default_factory=set)
+    others: bool = False
+    readers: list[str] = field(default_factory=list)
+    only_named: bool = True
+    reads_names: bool = False
+    grouping_sets: bool = False
+    parsed: bool = True
 
 
 @lru_cache(maxsize=64)
@@ -83,79 +133,187 @@ def tokens(statement: str) -> tuple[Word, ...]:
     return tuple(words)
 
 
-@dataclass(slots=True)
-class _Frame:
-    """The state within one pair of parentheses. ``query``: they enclose a query · ``expecting``: a table is next ·
-    ``listing``: a table is next after a comma · ``naming``: the next word names a CTE · ``ctes``: the CTEs in scope ·
-    ``defines``: the CTE whose query they enclose."""
-
-    query: bool
-    expecting: bool = False
-    listing: bool = False
-    naming: bool = False
-    ctes: set[str] = field(default_factory=set)
-    defines: str | None = None
-
-
 @lru_cache(maxsize=64)
-def table_places(words: tuple[Word, ...]) -> Places:
-    """The tables and functions of one statement."""
-    found = Places()
-    stack = [_Frame(query=True)]
-    verb = words[0].text.upper() if words else ""
-    cte: str | None = None
-    bare = recursive = False
-    for number, word in enumerate(words):
-        frame, text, name = stack[-1], word.text.upper(), unquoted(word.text)
-        before = words[number - 1].text.upper() if number else ""
-        after = words[number + 1].text.upper() if number + 1 < len(words) else ""
-        first = number == 0 or before in ("(", ";") or before in ("EXPLAIN", "ANALYZE")
-        if text in _OPENING:
-            if cte is not None and after in _QUERY_STARTS:
-                stack.append(_Frame(query=True, defines=cte, ctes={cte} if recursive else set()))
-                cte = None
-            else:
-                query = text == "(" and (after in _QUERY_STARTS or (frame.expecting and before != "."))
-                in_from = query and frame.expecting
-                stack.append(_Frame(query, expecting=in_from, listing=in_from))
-            frame.expecting = False
-        elif text in _CLOSING:
-            closed = stack.pop() if len(stack) > 1 else frame
-            if closed.defines is not None:
-                stack[-1].ctes.add(closed.defines)
-                stack[-1].naming = after == ","
-        elif text == ",":
-            frame.expecting = frame.listing and not frame.naming
-        elif frame.naming and word.kind in ("identifier", "keyword") and text != "RECURSIVE":
-            cte, frame.naming = name.lower(), False
-        elif not frame.query:
-            if calls(words, number):
-                found.functions.add(name.lower())
-        elif text == "WITH" and (first or (frame.query and after not in ("ORDINALITY",))):
-            frame.naming, recursive = True, after == "RECURSIVE"
-        elif text == "FROM":
-            if before != "DISTINCT":  # x IS DISTINCT FROM y, also where more tables follow
-                frame.expecting = frame.listing = before != "DELETE"
-                bare = False
-        elif text == "JOIN" or (text in ("PIVOT", "UNPIVOT") and (first or (before == "AS" and verb in _DEFINES))):
-            frame.expecting = True
-        elif text == "USING" and verb in ("MERGE", "DELETE"):
-            frame.expecting = frame.listing = True
-        elif text in _ABOUT_TABLES and first:
-            frame.expecting = bare = True
-        elif text in _END_FROM:
-            frame.expecting = frame.listing = bare = False
-        elif frame.expecting and text != "LATERAL":
-            if after == "(" and word.kind != "string_const":  # COPY t FROM 'file' (FORMAT parquet) calls nothing
-                found.functions.add(name.lower())
-            elif after == ":" or text == ":":
-                continue  # FROM alias : table
-            elif _can_be_table(word, before, after) and not any(name.lower() in one.ctes for one in stack):
-                found.tables.append(_place(words, number, bare))
-            frame.expecting = bare = False
-        elif calls(words, number):
-            found.functions.add(name.lower())
+def table_places(statement: str) -> Places:
+    """What one statement reads."""
+    words = tokens(statement)
+    cut = _cut(statement, words)
+    if cut is None:
+        return _copied_from(words)
+    prefix, text, suffix = cut
+    tree = _serialized(prefix + text + suffix) or _serialized(prefix + _without_pivots(text, words) + suffix)
+    if tree is None:
+        return Places(parsed=False)
+    raw = (prefix + text + suffix).encode()
+    reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix), statement)
+    reader.visit(tree, frozenset())
+    found = reader.found
+    found.tables.sort(key=lambda place: place.start)
+    if has_pivot(words) or any(word.text.upper() in _BEFORE_NAMES - {"DESC"} for word in words):
+        found.only_named, found.reads_names = False, True
+    if reader.relations & reader.values:
+        # A row as a value: a struct whose fields have the names of the columns.
+        found.only_named, found.reads_names = False, True
     return found
+
+
+def _copied_from(words: Sequence[Word]) -> Places:
+    """The file of COPY … FROM; nothing for all other statements without a query."""
+    texts = [word.text.upper() for word in words]
+    at = _depth_zero(texts, {"FROM"})
+    if texts[:1] != ["COPY"] or at is None or at + 1 == len(words):
+        return Places(parsed=False)
+    file = words[at + 1]
+    return Places([Place(unquoted(file.text), file.text[0], file.start, file.end, False, False)], parsed=False)
+
+
+_LOCK = Lock()
+
+
+@lru_cache(maxsize=1)
+def own_connection() -> duckdb.DuckDBPyConnection:
+    """A connection to an empty database, to parse statements and to ask about DuckDB itself."""
+    import duckdb
+
+    return duckdb.connect()
+
+
+def _serialized(query: str) -> Any:
+    """The tree of a query; None if DuckDB cannot serialize it."""
+    import duckdb
+
+    with _LOCK:
+        try:
+            ((text,),) = own_connection().execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        except duckdb.Error:
+            return None
+    tree = json.loads(text)
+    return None if tree["error"] else tree["statements"]
+
+
+# --- the query in a statement ---
+
+
+def _cut(statement: str, words: Sequence[Word]) -> tuple[str, str, str] | None:
+    """The query in a statement: text before it, the statement with spaces in place of the rest, and text after it."""
+    kept = _query_words(words)
+    if kept is None:
+        return None
+    prefix, first, last, suffix = kept
+    text = list(statement)
+    start, end = words[first].start, words[last - 1].end
+    text[:start] = " " * start
+    text[end:] = " " * (len(text) - end)
+    for number in range(first, last - 1):
+        if _stands_before_name(words, number):
+            begin, stop = words[number].start, words[number].end
+            text[begin:stop] = "FROM".ljust(stop - begin)[: stop - begin]
+    return prefix, "".join(text), suffix
+
+
+def _stands_before_name(words: Sequence[Word], number: int) -> bool:
+    """Whether a word is the keyword in ``SUMMARIZE t``, ``DESCRIBE t`` or ``TABLE t``."""
+    word, after = words[number], words[number + 1]
+    if word.text.upper() not in _BEFORE_NAMES or after.kind not in ("identifier", "string_const", "keyword"):
+        return False
+    before = words[number - 1].text.upper() if number else ""
+    begins = before in (
+        "",
+        "(",
+        ")",
+        "AS",
+        "ALL",
+        "ANALYZE",
+        "EXPLAIN",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "NAME",
+        "DISTINCT",
+    )
+    return begins and after.text.upper() not in _QUERY_STARTS
+
+
+def _query_words(words: Sequence[Word]) -> tuple[str, int, int, str] | None:
+    """The words that are parsed, as a range, and the text around them; None if there is no query in the statement."""
+    first, last = _inner(words)
+    if last > first and words[last - 1].text == ";":
+        last -= 1
+    texts = [word.text.upper() for word in words[first:last]]
+    if not texts:
+        return None
+    verb = texts[0]
+    if verb in _QUERY_STARTS - {"WITH"} or verb == "(":
+        return "", first, last, ""
+    if verb in _SHELLS and not (verb == "COPY" and texts[1:2] != ["("]):
+        changes = verb != "WITH" or _depth_zero(texts, {"INSERT", "UPDATE", "DELETE", "MERGE"}) is not None
+        return ("WITH zskip AS (", first, last, ") SELECT 1") if changes else ("", first, last, "")
+    if verb == "CREATE":
+        at = _depth_zero(texts, {"AS"})
+        if at is None:
+            return None
+        begin = at + 1
+        if {"MACRO", "FUNCTION"} & set(texts[1:5]):
+            if texts[begin] != "TABLE":
+                return "SELECT ", first + begin, last, ""
+            begin += 1
+        end = len(texts)
+        if texts[-1] == "DATA":
+            end -= 3 if texts[-2] == "NO" else 2
+        return "", first + begin, first + end, ""
+    if verb == "MERGE":
+        using, on = _depth_zero(texts, {"USING"}), _depth_zero(texts, {"ON"})
+        return None if using is None or on is None else ("FROM ", first + using + 1, first + on, "")
+    if verb == "CALL":
+        return "SELECT ", first + 1, last, ""
+    if verb == "SET" and "=" in texts:
+        return "SELECT ", first + texts.index("=") + 1, last, ""
+    return None
+
+
+def _inner(words: Sequence[Word]) -> tuple[int, int]:
+    """The range of the statement that EXPLAIN explains or PREPARE prepares; of any other statement all words."""
+    texts = [word.text.upper() for word in words]
+    first = 0
+    if texts and texts[0] == "EXPLAIN":
+        first = 1 + (texts[1:2] == ["ANALYZE"])
+        if texts[first : first + 1] == ["("] and texts[first + 1 : first + 2] != ["("]:
+            options = texts[first + 1 : first + 2]
+            if options and options[0] not in _QUERY_STARTS:
+                first = texts.index(")", first) + 1
+    if texts[first : first + 1] == ["PREPARE"]:
+        at = _depth_zero(texts[first:], {"AS"})
+        first = len(texts) if at is None else first + at + 1
+    return first, len(texts)
+
+
+def explained_start(words: Sequence[Word]) -> int:
+    """The offset of the statement that EXPLAIN explains; 0 for any other statement."""
+    if words[0].text.upper() != "EXPLAIN":
+        return 0
+    return words[_inner(words)[0]].start
+
+
+def stored_query(words: Sequence[Word]) -> range | None:
+    """The words of the query in ``CREATE TABLE … AS query`` and ``COPY (query) TO``."""
+    texts = [word.text.upper() for word in words]
+    if texts[:2] == ["COPY", "("]:
+        depths = accumulate((text == "(") - (text == ")") for text in texts)
+        return range(2, next((number for number, depth in enumerate(depths) if number and not depth), 2))
+    if texts[0] == "CREATE" and "TABLE" in texts[1:5]:
+        kept = _query_words(words)
+        return None if kept is None else range(kept[1], kept[2])
+    return None
+
+
+def _depth_zero(texts: Sequence[str], wanted: Collection[str]) -> int | None:
+    """The first of some words that stands in no parentheses."""
+    depth = 0
+    for number, text in enumerate(texts):
+        depth += (text in "([{" and len(text) == 1) - (text in ")]}" and len(text) == 1)
+        if depth == 0 and text in wanted:
+            return number
+    return None
 
 
 def has_pivot(words: Sequence[Word]) -> bool:
@@ -163,29 +321,71 @@ def has_pivot(words: Sequence[Word]) -> bool:
 
     DuckDB runs a part of such a PIVOT to plan it. Over empty tables that may fail, and abort the open transaction.
     """
-    return any(word.text.upper() == "PIVOT" for word in words)
+    return any(word.text.upper() in _PIVOTS for word in words)
 
 
-def _can_be_table(word: Word, before: str, after: str) -> bool:
-    """Whether a word in FROM, with these neighbours, can be an unqualified name of a table."""
-    return word.kind in ("identifier", "string_const", "keyword") and "." not in (before, after)
+def _without_pivots(text: str, words: Sequence[Word]) -> str:
+    """The text in which each ``PIVOT t ON …`` is ``FROM  t``, and all other characters keep their places."""
+    texts = [word.text.upper() for word in words]
+    for number, word in enumerate(words):
+        if texts[number] not in _PIVOTS:
+            continue
+        rest = texts[number + 1 :]
+        begin = _depth_zero(rest, {"ON", "USING", "GROUP"})
+        if begin is None or (_depth_zero(rest, {")"}) is not None and rest[0] != "(" and ")" in rest[:begin]):
+            continue  # FROM t PIVOT (sum(b) FOR a IN (…))
+        depth, end = 0, len(rest)
+        for at, each in enumerate(rest):
+            depth += (each == "(") - (each == ")")
+            if depth < 0:
+                end = at
+                break
+        if begin >= end:
+            continue
+        start, stop = words[number + 1 + begin].start, words[number + end].end
+        text = (
+            text[: word.start]
+            + "FROM".ljust(word.end - word.start)
+            + text[word.end : start]
+            + (" " * (stop - start))
+            + text[stop:]
+        )
+    return text
 
 
-def _place(words: Sequence[Word], number: int, bare: bool) -> Place:
-    word = words[number]
-    quote = word.text[0] if word.text[0] in "'\"" else ""
-    follows_alias = number > 0 and words[number - 1].text == ":"  # FROM alias : table
-    aliased = follows_alias or any(map(_is_alias, words[number + 1 : number + 2]))
-    return Place(unquoted(word.text), quote, word.start, word.end, aliased, bare)
+# --- the tree ---
+
+# Expressions, relations and queries that this module knows. With any other, columns may be reached in any way.
+_EXPRESSIONS = frozenset(
+    {
+        *("CONSTANT", "COLUMN_REF", "FUNCTION", "COMPARISON", "CONJUNCTION", "CAST", "CASE", "BETWEEN", "OPERATOR"),
+        *("SUBQUERY", "WINDOW", "PARAMETER", "COLLATE", "STAR", "LAMBDA", "POSITIONAL_REFERENCE", "TYPE"),
+    }
+)
+_RELATIONS = frozenset(
+    {
+        "BASE_TABLE",
+        "TABLE_FUNCTION",
+        "SUBQUERY",
+        "JOIN",
+        "EMPTY",
+        "EXPRESSION_LIST",
+        "SELECT_NODE",
+        "SET_OPERATION_NODE",
+    }
+)
+_MODIFIERS = frozenset({"ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER"})
+_ORDERS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING"})
 
 
-def calls(words: Sequence[Word], number: int) -> bool:
-    """Whether a word is the name of a called function, and not an alias with a list of columns."""
-    followed = number + 1 < len(words) and words[number + 1].text == "("
-    if not followed or words[number].kind not in ("identifier", "keyword"):
-        return False
-    before = words[number - 1] if number else None
-    return before is None or not (before.kind in ("identifier", "string_const") or before.text.upper() in (")", "AS"))
+def default_alias(name: str) -> str:
+    """The alias that DuckDB gives to a path in FROM: its last part, up to a dot after the first character.
+
+    >>> default_alias("lake/conn.v2/")
+    '"conn"'
+    """
+    last = name.rstrip("/").rsplit("/", 1)[-1]
+    return identifier(last.split(".", 1)[0] or last or name if "/" in name or "." in name else name)
 
 
 def unquoted(text: str) -> str:
@@ -194,28 +394,116 @@ def unquoted(text: str) -> str:
     return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
 
 
-def _is_alias(word: Word) -> bool:
-    """Whether the word after a table begins its alias according to DuckDB's grammar."""
-    if word.kind == "keyword":
-        return word.text.upper() == "AS" or word.text.lower() in _alias_keywords()
-    return word.kind in ("identifier", "string_const")
-
-
-@lru_cache(maxsize=1)
-def _alias_keywords() -> Collection[str]:
-    """The keywords of DuckDB's grammar that can be a table's alias without AS."""
-    import duckdb
-
-    with duckdb.connect() as con:
-        rows = con.execute(
-            "SELECT keyword_name FROM duckdb_keywords() GROUP BY ALL "
-            "HAVING bool_and(keyword_category IN ('unreserved', 'column_name'))"
-        ).fetchall()
-    return frozenset(name for (name,) in rows)
-
-
 def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
     """The text with the ranges in ``edits``, each ``(start, end, replacement)``, replaced."""
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
+
+
+class _Reader:
+    """Collects `Places` from a tree.
+
+    ``character``: the character at a byte of the parsed text · ``relations``, ``values``: the names of relations, and
+    those that stand where a column may, without case.
+    """
+
+    def __init__(self, words: Sequence[Word], character: Callable[[int], int], statement: str) -> None:
+        self.found = Places()
+        self.relations: set[str] = set()
+        self.values: set[str] = set()
+        self._words, self._character, self._statement = words, character, statement
+        self._at = {word.start: number for number, word in enumerate(words)}
+
+    def visit(self, node: Any, ctes: frozenset[str], role: str = "") -> None:
+        """Read a node and all below it. ``ctes``: the names of CTEs in scope · ``role``: its name in the node above."""
+        if isinstance(node, list):
+            for each in node:
+                self.visit(each, ctes, role)
+            return
+        if not isinstance(node, dict):
+            return
+        for entry in node.get("cte_map", {}).get("map", ()):
+            self._cte(entry["key"].lower(), entry["value"], ctes)
+            ctes |= {entry["key"].lower()}
+        kind = node["type"] if isinstance(node.get("type"), str) else ""
+        if "class" in node:
+            self._expression(node, role)
+        elif kind and kind not in _MODIFIERS | _ORDERS:
+            self._relation(kind, node, ctes)
+        for key, value in node.items():
+            # The table that DELETE or UPDATE changes is none that the statement reads.
+            if key in ("cte_map", "qualified_name") or (key == "table" and isinstance(value, dict)):
+                continue
+            own = {node["cte_name"].lower()} if kind == "RECURSIVE_CTE_NODE" and key == "right" else set()
+            self.visit(value, ctes | own, "order" if kind in _ORDERS else key)
+
+    def _text(self, node: Mapping[str, Any]) -> str:
+        start = node["query_location"]
+        return self._statement[self._character(start) : self._character(start + node["query_location_length"])]
+
+    def _cte(self, name: str, definition: Mapping[str, Any], ctes: frozenset[str]) -> None:
+        self.relations.add(name)
+        if definition["aliases"]:
+            self.found.only_named = False
+        self.visit(definition, ctes)
+
+    def _relation(self, kind: str, node: Mapping[str, Any], ctes: frozenset[str]) -> None:
+        found = self.found
+        if kind not in _RELATIONS:
+            found.only_named, found.reads_names = False, True
+        if (
+            node.get("column_name_alias")
+            or node.get("ref_type") == "NATURAL"
+            or node.get("setop_type") == "UNION_BY_NAME"
+        ):
+            found.only_named = False
+        found.grouping_sets |= len(node.get("group_sets", ())) > 1
+        if node.get("alias"):
+            self.relations.add(node["alias"].casefold())
+        if kind == "TABLE_FUNCTION":
+            self.relations.add(node["function"]["function_name"].casefold())
+            found.table_functions.add(node["function"]["function_name"].lower())
+            if node["function"]["function_name"].lower() in _FILE_READERS:
+                found.readers += [
+                    self._text(one["expression"]) for one in node["function"]["arguments"] if not one["name"]
+                ]
+        if kind == "BASE_TABLE":
+            path = node["qualified_name"]["path"]
+            self.relations.add(unquoted(default_alias(path[-1])).casefold())
+            if len(path) > 1:
+                found.others = True
+            elif path[0].lower() not in ctes and (place := self._place(node)) is not None:
+                found.tables.append(place)
+
+    def _place(self, node: Mapping[str, Any]) -> Place | None:
+        number = self._at.get(self._character(node["query_location"]))
+        if number is None:
+            return None
+        words = self._words
+        if words[number + 1 : number + 2] and words[number + 1].text == ":":
+            number += 2  # FROM alias : table
+        word = words[number]
+        bare = number > 0 and _stands_before_name(words, number - 1)
+        # TABLE t is a query. The other keywords take one.
+        start = words[number - 1].start if bare and words[number - 1].text.upper() == "TABLE" else word.start
+        quote = word.text[0] if word.text[0] in "'\"" else ""
+        return Place(node["table_name"], quote, start, word.end, bool(node["alias"]), bare)
+
+    def _expression(self, node: Mapping[str, Any], role: str) -> None:
+        found, kind = self.found, node["class"]
+        name = node.get("function_name", "").lower()
+        if name and not node.get("is_operator"):
+            found.functions.add(name)
+        if kind not in _EXPRESSIONS or name in _READS_NAMES:
+            found.only_named, found.reads_names = False, True
+        elif name in _PACKS_NAMES and not all(one["name"] for one in node["arguments"]):
+            found.reads_names = True
+        elif kind == "POSITIONAL_REFERENCE":
+            found.only_named = False
+        elif kind == "STAR":
+            found.only_named = False
+            moves = node["replace_list"] or node["rename_list"] or node["expr"] is not None
+            found.reads_names |= bool(moves or role != ("order" if node["columns"] else "select_list"))
+        elif kind == "COLUMN_REF":
+            self.values.add(node["column_names"][-1].casefold())

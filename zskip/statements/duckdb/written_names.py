@@ -6,14 +6,13 @@ DuckDB names a column without an alias after its expression, and a subquery in i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from zskip.language.sql_literals import identifier
 from zskip.statements.duckdb.stubs import empty_rows
-from zskip.statements.duckdb.table_places import Word, has_pivot
+from zskip.statements.duckdb.table_places import Word, has_pivot, stored_query
 
 if TYPE_CHECKING:
     import duckdb
@@ -52,7 +51,7 @@ def naming_edits(
     tables: Mapping[str, pa.Schema],
 ) -> list[tuple[int, int, str]]:
     """Edits that make a statement store a query's columns under the names in the user's text."""
-    inside = _stored_query(words)
+    inside = stored_query(words)
     if inside is None or has_pivot(words):
         return []
     start, end = words[inside.start].start, words[inside.stop - 1].end
@@ -60,17 +59,6 @@ def naming_edits(
     if not any(_SUBQUERY in name for name in names):
         return []
     return [(start, start, f"SELECT {_named(names)} FROM ("), (end, end, ")")]
-
-
-def _stored_query(words: Sequence[Word]) -> range | None:
-    """The words of the query in ``CREATE TABLE … AS query`` and ``COPY (query) TO``."""
-    texts = [word.text.upper() for word in words]
-    if texts[:2] == ["COPY", "("]:
-        depths = accumulate((text == "(") - (text == ")") for text in texts)
-        return range(2, next((number for number, depth in enumerate(depths) if number and not depth), 2))
-    if texts[0] == "CREATE" and "TABLE" in texts[1:5] and "AS" in texts:
-        return range(texts.index("AS") + 1, len(texts) - (texts[-1] == ";"))
-    return None
 
 
 def _named(names: Sequence[str]) -> str:
