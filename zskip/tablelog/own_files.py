@@ -14,7 +14,7 @@ from zskip.storage.storage import Storage
 from zskip.tablelog.log import LOG
 from zskip.tablelog.snapshot import from_bytes
 
-__all__ = ["DATA_FILE", "refuse_files_of_tables", "refuse_files_of_tables_below"]
+__all__ = ["DATA_FILE", "refuse_files_of_tables", "refuse_files_of_tables_below", "refuse_replaced_files"]
 
 DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*(-in-[0-9a-f]{16})?\.(parquet|pq)$"
 
@@ -31,6 +31,23 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
     inside = ((storage, folder) for folder in sorted(folders_of(ours)))
     above = ((outer, "") for outer in with_ancestors(storage.parent()))
     _refuse(chain(inside, above))
+
+
+def refuse_replaced_files(storage: Storage, files: pa.StringArray) -> None:
+    """As `refuse_files_of_tables`, and for the files of a folder that `zskip.cluster` has laid out, which keep their
+    names until a vacuum removes them."""
+    refuse_files_of_tables(storage, files)
+    folders = sorted(folders_of(files)) if storage.local is not None else [""]
+    inside = ((storage, folder) for folder in folders)
+    above = ((outer, "") for outer in with_ancestors(storage.parent()))
+    _refuse((each, folder) for each, folder in chain(inside, above) if _is_laid_out(each, folder))
+
+
+def _is_laid_out(storage: Storage, folder: str) -> bool:
+    try:
+        return bool(storage.names(f"{folder}_data"))
+    except (PermissionError, UnsafePath):  # the user may read a folder but not the one above it
+        return False
 
 
 def refuse_files_of_tables_below(storage: Storage, files: pa.StringArray) -> None:

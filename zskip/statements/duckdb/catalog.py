@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from zskip import table_formats
 from zskip.errors import TableNotFound
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.table_places import Place
+from zskip.statements.duckdb.table_places import Place, own_connection
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog import Index
+from zskip.tablelog.own_files import refuse_replaced_files
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Catalog", "open_index"]
+__all__ = ["Catalog", "open_index", "refuse_files"]
 
 _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
@@ -57,6 +60,25 @@ class Catalog:
         given = self._named.get(name.lower(), name)
         return given if isinstance(given, str) else None
 
+    def refuse_read_files(self, readers: Sequence[str], params: Iterable[Any]) -> None:
+        """Raise `ForeignTable` if an argument of ``read_parquet`` names files of a table with a log.
+
+        ``readers``: the arguments, as SQL · ``params``: the values of the statement's parameters.
+        """
+        import duckdb
+
+        for argument in readers:
+            values = list(params)
+            if not re.search(r"[?$]\w*$", argument):
+                try:
+                    values = list(self._con.sql(f"SELECT {argument}").fetchall()[0])
+                except duckdb.Error:
+                    continue  # an argument that depends on rows: DuckDB refuses it
+            for value in values:
+                for path in value if isinstance(value, list | tuple) else [value]:
+                    if isinstance(path, str):
+                        refuse_files(path)
+
     def _index_of(self, place: Place) -> Index | None:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
@@ -79,11 +101,16 @@ class Catalog:
         return True
 
 
-def _refuse_foreign(path: str) -> None:
-    """Raise `ForeignTable` if a path or pattern names data files of a local Delta, Iceberg or Hudi table."""
-    folder = os.path.dirname(re.split(r"[*?\[]", path)[0])
-    if "://" not in path and (not folder or os.path.isdir(folder)):
-        refuse_folder(open_storage(folder or "."))
+def refuse_files(pattern: str) -> None:
+    """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format."""
+    folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
+    if "://" in pattern or (folder and not os.path.isdir(folder)):
+        return
+    storage = open_storage(folder or ".")
+    refuse_folder(storage)
+    found = own_connection().cursor().execute("SELECT file FROM glob(?)", [pattern]).fetchall()
+    names = [os.path.relpath(file, folder or ".").replace(os.sep, "/") for (file,) in found]
+    refuse_replaced_files(storage, pa.array(names, pa.string()))
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
@@ -93,7 +120,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """
     refuse_secrets(path)
     if _NO_FOLDER.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
-        _refuse_foreign(path)
+        refuse_files(path)
         return None
     try:
         index = table_formats.open_index(path, storage_options=options)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache, cached
 
 from zskip.errors import SqlSyntaxError
-from zskip.statements.duckdb.catalog import Catalog
-from zskip.statements.duckdb.table_places import Place, Places, Word, own_connection, table_places, tokens
+from zskip.statements.duckdb.catalog import Catalog, refuse_files
+from zskip.statements.duckdb.table_places import Place, Places, Word, own_connection, table_places, tokens, unquoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,6 +30,8 @@ _CLOCKS = frozenset(
         *("transaction_timestamp", "statement_timestamp", "clock_timestamp"),
     }
 )
+# Text that may name Parquet files in a statement that DuckDB's parser does not show.
+_NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)'$", re.IGNORECASE)
 
 
 class Statement(NamedTuple):
@@ -95,10 +97,17 @@ def _span(text: str, excerpt: str) -> tuple[int, int] | None:
     return begin, begin + max(1, len(word[0]) if word else 1)
 
 
-def parse_tables(statement: Statement, catalog: Catalog) -> Parsed:
-    """Find the zskip tables of a statement."""
+def parse_tables(
+    statement: Statement, catalog: Catalog, params: Sequence[Any] | Mapping[str, Any] | None = None
+) -> Parsed:
+    """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
     words = tokens(statement.query)
     places = table_places(statement.query)
+    catalog.refuse_read_files(places.readers, (params.values() if isinstance(params, Mapping) else params) or ())
+    if not places.parsed:
+        for word in words:
+            if word.kind == "string_const" and _NAMES_FILES.search(word.text):
+                refuse_files(unquoted(word.text))
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, hidden=False)

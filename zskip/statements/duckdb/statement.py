@@ -117,7 +117,7 @@ def rewrite(
     found = statements(con, statement)
     if len(found) != 1:
         raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
-    return _rewritten(parse_tables(found[0], catalog), con, params, freshness, prune)
+    return _rewritten(parse_tables(found[0], catalog, params), con, params, freshness, prune)
 
 
 def _catalog(
@@ -151,7 +151,7 @@ def _run(
     """The result of a statement. ``at_once``: run it now, even if it could be lazy."""
     import duckdb
 
-    parsed = parse_tables(one, catalog)
+    parsed = parse_tables(one, catalog, params)
     try:
         with _one_transaction(con) if not parsed.settled else _no_transaction():
             try:

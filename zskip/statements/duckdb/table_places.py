@@ -217,20 +217,9 @@ def _stands_before_name(words: Sequence[Word], number: int) -> bool:
     if word.text.upper() not in _BEFORE_NAMES or after.kind not in ("identifier", "string_const", "keyword"):
         return False
     before = words[number - 1].text.upper() if number else ""
-    begins = before in (
-        "",
-        "(",
-        ")",
-        "AS",
-        "ALL",
-        "ANALYZE",
-        "EXPLAIN",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "NAME",
-        "DISTINCT",
-    )
+    begins = before in ("", "(", "AS", "ANALYZE", "EXPLAIN")
+    if word.text.upper() == "TABLE":
+        begins |= before in (")", "ALL", "UNION", "EXCEPT", "INTERSECT", "NAME", "DISTINCT")
     return begins and after.text.upper() not in _QUERY_STARTS
 
 

@@ -1,0 +1,108 @@
+"""Patterns and paths that name files of a table with a log are refused: some files hold deleted or replaced rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import ForeignTable
+
+STATEMENTS = """
+FROM '{T}/{F}'
+SELECT count(*) FROM "{T}/{F}" AS q
+FROM '{D}/**/{F}'
+FROM '{D}/*/{F}'
+FROM read_parquet('{T}/{F}')
+FROM parquet_scan(['{T}/{F}'])
+FROM read_parquet(['{D}/plain/0.parquet', '{T}/{F}'])
+FROM read_parquet('{T}' || '/{F}', union_by_name = true)
+FROM read_parquet(list_transform(['{T}'], lambda p: p || '/{F}'))
+FROM read_parquet(getvariable('pattern'))
+SELECT (SELECT count(*) FROM '{T}/{F}')
+SELECT 1 WHERE 1 IN (SELECT a FROM read_parquet('{T}/{F}'))
+WITH c AS (FROM '{T}/{F}') FROM c
+FROM '{T}' UNION ALL FROM '{T}/{F}'
+EXPLAIN FROM '{T}/{F}'
+EXPLAIN ANALYZE SELECT * FROM '{T}/{F}'
+DESCRIBE '{T}/{F}'
+SUMMARIZE '{T}/{F}'
+PIVOT '{T}/{F}' ON a USING count(*)
+FROM (PIVOT '{T}/{F}' ON a USING count(*))
+UNPIVOT '{T}/{F}' ON a
+PREPARE p AS FROM '{T}/{F}'
+CREATE TABLE made AS FROM '{T}/{F}'
+CREATE VIEW made AS FROM '{T}/{F}'
+CREATE MACRO made() AS TABLE FROM '{T}/{F}'
+CREATE MACRO made() AS (SELECT count(*) FROM '{T}/{F}')
+COPY (FROM '{T}/{F}') TO '{D}/out.csv'
+COPY given FROM '{T}/{F}'
+INSERT INTO given FROM '{T}/{F}'
+WITH c AS (FROM '{T}/{F}') INSERT INTO given FROM c
+UPDATE given SET a = (SELECT max(a) FROM '{T}/{F}')
+DELETE FROM given USING '{T}/{F}' q WHERE q.a = given.a
+MERGE INTO given USING '{T}/{F}' q ON q.a = given.a WHEN MATCHED THEN DELETE
+SET VARIABLE n = (SELECT count(*) FROM '{T}/{F}')
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``clustered/``: a folder whose own files zskip has replaced · ``written/``: a table with deleted rows."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("clustered", "plain"):
+        (folder / name).mkdir()
+        for number in range(4):
+            pq.write_table(pa.table({"a": range(number, 40, 4)}), folder / name / f"{number}.parquet")
+    zskip.cluster(str(folder / "clustered"), by="a")
+    zskip.write(pa.table({"a": range(40)}), folder / "written", by="a", files=4)
+    for name in ("clustered", "written"):
+        zskip.open(folder / name).delete("a < 13")
+    return folder
+
+
+@pytest.fixture
+def con(folder: Path) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE given (a BIGINT)")
+    return con
+
+
+@pytest.mark.parametrize("table", ["clustered", "written"])
+@pytest.mark.parametrize("text", STATEMENTS.strip().splitlines())
+def test_files_of_a_table_are_refused_by_name(
+    text: str, table: str, folder: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    path = folder / table
+    con.execute(f"SET VARIABLE pattern = '{path}/*.parquet'")
+    for files in ("*.parquet", "[0-9p]*.parquet"):
+        statement = text.replace("{T}", str(path)).replace("{D}", str(folder)).replace("{F}", files)
+        with pytest.raises(ForeignTable, match=str(folder)):
+            zskip.sql(statement, con)
+
+
+@pytest.mark.parametrize("table", ["clustered", "written"])
+def test_a_pattern_as_a_parameter_or_a_source_is_refused(
+    table: str, folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    pattern = str(folder / table / "*.parquet")
+    with pytest.raises(ForeignTable):
+        zskip.sql("FROM read_parquet(?)", con, params=[pattern])
+    with pytest.raises(ForeignTable):
+        zskip.sql("FROM read_parquet($files)", con, params={"files": [pattern]})
+    with pytest.raises(ForeignTable):
+        zskip.write(pattern, tmp_path / "t", by="a")
+
+
+def test_files_of_no_table_and_folders_that_are_only_indexed_are_read(
+    folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    assert len(zskip.sql(f"FROM '{folder}/plain/*.parquet'", con).fetchall()) == 40
+    assert len(zskip.sql("FROM read_parquet(?)", con, params=[f"{folder}/plain/0.parquet"]).fetchall()) == 10
+    pq.write_table(pa.table({"a": range(7)}), tmp_path / "0.parquet")
+    zskip.index(tmp_path)
+    assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", con).fetchall()) == 7
