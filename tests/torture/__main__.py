@@ -7,11 +7,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from tests.clouds import STORES, unavailable
 from tests.torture.disk import FAULTS
+from tests.torture.formats import FORMATS, round_of
 from tests.torture.lives import STEPS
 from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
@@ -20,7 +22,7 @@ from tests.torture.stalls import stalls
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("what", nargs="*", help="crashes, instants, races, stalls (all by default)")
+    parser.add_argument("what", nargs="*", help="crashes, instants, races, stalls, formats (all by default)")
     parser.add_argument("--step", action="append", choices=STEPS, help="one verb (all by default)")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="one way to fail (all by default)")
     parser.add_argument("--every", type=int, default=1, help="fail at each so manieth call only")
@@ -28,10 +30,11 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=8, help="of a race")
     parser.add_argument("--commits", type=int, default=25, help="of each writer of a race")
     parser.add_argument("--rounds", type=int, default=500, help="of stalls, on a disk and over S3's protocol each")
+    parser.add_argument("--tables", type=int, default=100, help="of Delta and of Iceberg, beside their own writers")
     parser.add_argument("--seed", type=int, default=0, help="of lives and races")
     chosen = parser.parse_args()
     report = _Report()
-    what = chosen.what or ["crashes", "instants", "races", "stalls"]
+    what = chosen.what or ["crashes", "instants", "races", "stalls", "formats"]
     with workshop() as rig:
         if "crashes" in what:
             for step in chosen.step or STEPS:
@@ -46,8 +49,24 @@ def main() -> int:
     if "stalls" in what:
         report.round("stalls on a disk", lambda: _stalls_on_a_disk(chosen.rounds, chosen.seed))
         _stalls_over("s3", chosen.rounds, chosen.seed, report)
+    if "formats" in what:
+        for kind in FORMATS:
+            _formats(kind, chosen.tables, chosen.seed, report)
     print(report)
     return int(report.wrong > 0)
+
+
+def _formats(kind: str, tables: int, seed: int, report: _Report) -> None:
+    versions = 0
+    for number in range(seed, seed + tables):
+        with tempfile.TemporaryDirectory() as folder:
+
+            def run(folder: str = folder, number: int = number) -> None:
+                nonlocal versions
+                versions += round_of(kind, Path(folder) / "table", number)
+
+            report.round(f"{kind}, seed {number}", run)
+    print(f"{kind}: {tables} tables, {versions:,} versions", flush=True)
 
 
 class _Report:

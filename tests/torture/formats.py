@@ -1,0 +1,214 @@
+"""Delta and Iceberg tables laid out again and again beside their own writers, all of them killed, stopped, interrupted.
+
+Each writer notes on disk what it is about to append or delete, and what the format's library has acknowledged. After a
+round, the library reads the table: it has every acknowledged row once, no row whose deletion was acknowledged, and
+every version that zskip made can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["FORMATS", "round_of"]
+
+_SECONDS, _ENOUGH = 30.0, 12
+"""A round ends after so many acknowledged changes, or so many seconds."""
+_BATCH = 5
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["zskip.api", "deltalake", "pyiceberg.catalog.sql", "tests.torture.formats"])
+
+
+def rows(first: int, count: int) -> pa.Table:
+    ids = range(first, first + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([(7 * each) % 100 for each in ids], pa.int64())})
+
+
+class Delta:
+    def __init__(self, home: Path) -> None:
+        self.path = str(home / "table")
+        self.log = home / "table" / "_delta_log"
+
+    def create(self, data: pa.Table) -> None:
+        self.append(data)
+
+    def append(self, data: pa.Table) -> None:
+        from deltalake import write_deltalake
+
+        write_deltalake(self.path, data, mode="append")
+
+    def delete(self, number: int) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable(self.path).delete(f"id = {number}")
+
+    def cluster(self) -> None:
+        import zskip
+
+        zskip.cluster(self.path, by=["v", "id"], files=3, full=True)
+
+    def versions(self) -> Iterator[pa.Table]:
+        """The newest version, then all others."""
+        from deltalake import DeltaTable
+
+        for version in range(DeltaTable(self.path).version(), -1, -1):
+            yield pa.table(DeltaTable(self.path, version=version).scan())
+
+
+class Iceberg:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.log = home / "n" / "t" / "metadata"
+
+    def _table(self) -> Any:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("c", uri=f"sqlite:///{self.home}/catalog.db", warehouse=f"file://{self.home}")
+        catalog.create_namespace_if_not_exists("n")
+        return catalog.create_table_if_not_exists("n.t", rows(0, 0).schema)
+
+    def create(self, data: pa.Table) -> None:
+        self.append(data)
+
+    def append(self, data: pa.Table) -> None:
+        self._table().append(data)
+
+    def delete(self, number: int) -> None:
+        self._table().delete(f"id = {number}")
+
+    def cluster(self) -> None:
+        import zskip
+
+        zskip.cluster(self._table(), by=["v", "id"], files=3, full=True)
+
+    def versions(self) -> Iterator[pa.Table]:
+        table = self._table()
+        for snapshot in reversed(table.snapshots()):
+            yield table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
+FORMATS: dict[str, Callable[[Path], Delta | Iceberg]] = {"delta": Delta, "iceberg": Iceberg}
+
+
+def _writer(kind: str, home: Path, number: int) -> None:
+    os.environ["XDG_CACHE_HOME"] = str(home / "cache")
+    table, notes = FORMATS[kind](home), home / f"notes-{number}"
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    choose = random.Random(number)
+    with notes.open("a") as file:
+
+        def note(*what: object) -> None:
+            file.write(json.dumps(what) + "\n")
+            file.flush()
+
+        own: list[int] = []
+        for turn in range(1_000):
+            first = (number * 1_000 + turn) * _BATCH
+            with suppress(Exception):  # conflicts of the library
+                if own and choose.random() < 0.3:
+                    gone = own.pop(choose.randrange(len(own)))
+                    note("deletes", gone)
+                    table.delete(gone)
+                    note("deleted", gone)
+                else:
+                    note("appends", first)
+                    table.append(rows(first, _BATCH))
+                    note("appended", first)
+                    own.extend(range(first, first + _BATCH))
+
+
+def _clusterer(kind: str, home: Path, number: int) -> None:
+    os.environ["XDG_CACHE_HOME"] = str(home / "cache")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    table = FORMATS[kind](home)
+    while True:
+        with suppress(Exception):
+            table.cluster()
+
+
+def round_of(kind: str, home: Path, seed: int) -> int:
+    """One round; the number of versions of the table after it. Raises `AssertionError`."""
+    choose = random.Random(seed)
+    home.mkdir(parents=True, exist_ok=True)
+    table = FORMATS[kind](home)
+    table.create(rows(0, _BATCH))
+    running: list[tuple[Any, Callable[..., None]]] = []
+
+    def start(role: Callable[..., None]) -> None:
+        process = _PROCESSES.Process(target=role, args=(kind, home, len(running) + 1), daemon=True)
+        process.start()
+        running.append((process, role))
+
+    try:
+        for role in (_writer, _writer, _clusterer, _clusterer):
+            start(role)
+        end = time.monotonic() + _SECONDS
+        while _acknowledged(home) < _ENOUGH and time.monotonic() < end:
+            time.sleep(choose.uniform(0.1, 1.0))
+            process, role = choose.choice([one for one in running if one[0].is_alive()])
+            way = choose.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGINT])
+            if choose.random() < 0.5:
+                # A layout is interrupted as soon as its commit can be seen.
+                _wait_for_layout(table.log)
+                clusterers = [one for one in running if one[1] is _clusterer and one[0].is_alive()]
+                process, role, way = *choose.choice(clusterers), signal.SIGINT
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, way)
+                if way is signal.SIGSTOP:
+                    time.sleep(choose.uniform(0, 0.3))
+                    os.kill(process.pid, signal.SIGCONT)
+            if way is not signal.SIGSTOP:
+                start(role)
+    finally:
+        for process, _ in running:
+            process.kill()
+            process.join()
+    return _check(table, home)
+
+
+def _wait_for_layout(log: Path) -> None:
+    """Wait for the next file of a log that zskip writes, or two seconds."""
+    known = set(log.glob("*.json"))
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        for path in set(log.glob("*.json")) - known:
+            known.add(path)
+            with suppress(OSError):
+                if b"zskip" in path.read_bytes():
+                    return
+
+
+def _acknowledged(home: Path) -> int:
+    return sum(notes.read_text().count('ed"') for notes in home.glob("notes-*"))
+
+
+def _check(table: Delta | Iceberg, home: Path) -> int:
+    noted: dict[str, set[int]] = {name: set() for name in ("appends", "appended", "deletes", "deleted")}
+    for notes in home.glob("notes-*"):
+        for line in notes.read_text().splitlines():
+            with suppress(ValueError):  # cut by a kill
+                what, number = json.loads(line)
+                batch = range(number, number + _BATCH) if what.startswith("append") else [number]
+                noted[what].update(batch)
+    surely = (noted["appended"] | set(range(_BATCH))) - noted["deletes"]
+    maybe = (noted["appends"] | set(range(_BATCH))) - noted["deleted"]
+    versions = 0
+    for number, found in enumerate(table.versions()):
+        counted = Counter(found["id"].to_pylist())
+        assert max(counted.values(), default=1) == 1, f"rows twice: {counted.most_common(3)}"
+        if number == 0:
+            assert surely <= counted.keys(), f"lost: {sorted(surely - counted.keys())[:5]}"
+            assert counted.keys() <= maybe, f"too many: {sorted(counted.keys() - maybe)[:5]}"
+        versions += 1
+    return versions
