@@ -145,7 +145,7 @@ def _star_workload(
     schemas = {join.name: schema_of(join, options.storage_options) for join in joins}
     conditions = star_conditions(queries, facts, schema, schemas)
     read = {path for each in conditions if each is not None for path in each.columns}
-    texts = tuple(text if one is None else one.bound_text for text, one in zip(queries, conditions, strict=True))
+    texts = tuple(text if one is None else one.sql() or text for text, one in zip(queries, conditions, strict=True))
     return replace(options, workload=texts), tuple(
         replace(
             join,

@@ -13,7 +13,6 @@ import pytest
 
 import zskip
 from zskip import pruning
-from zskip.binder import bind_cache
 from zskip.binder.bind import bind
 from zskip.binder.workload_sql import named_tables, table_query
 from zskip.core.schema import Schema
@@ -58,7 +57,6 @@ def at_frame(frame: int, work: Callable[[], Result]) -> Result:
 def test_a_caller_deep_in_its_own_stack_gets_an_answer_or_an_error_of_ours(shape: str) -> None:
     statistics = Statistics(pa.array([1]), {})
     for frame in range(0, 850, 50):
-        bind_cache._cache.clear()
         with suppress(SqlError):
             predicate = at_frame(frame, lambda: bind(DEEP[shape](150), SCHEMA))
             found = at_frame(frame, lambda predicate=predicate: pruning.outcomes(predicate, statistics))

@@ -15,7 +15,7 @@ import pytest
 from sqlglot import exp
 
 from zskip import pruning
-from zskip.binder import bind, bind_cache
+from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.language.functions import FUNCTIONS, NAMED
 from zskip.language.functions.documentation import predicates_page
@@ -185,7 +185,6 @@ def test_a_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     before = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))
     monkeypatch.setitem(FUNCTIONS, entry.name, entry)
     monkeypatch.setitem(NAMED, "double", double)
-    bind_cache._cache.clear()
     yes, no = pa.array([True] * 2), pa.array([False] * 2)
     statistics = Statistics(pa.array([9] * 2), {"x": Ranges(pa.array([1, 9]), pa.array([5, 12]), yes, no, no)})
     bound = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))

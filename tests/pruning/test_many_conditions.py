@@ -54,8 +54,8 @@ def test_explain_says_that_there_are_too_many() -> None:
     many = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(1_900)), SCHEMA)
     assert pruning.outcomes(many, units).may_match.dtype == bool
     (reason,) = pruning.reasons(many, units)
-    assert "more than 2,000 conditions: the rest is kept" in str(reason.opaque)
-    few = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(900)), SCHEMA)
+    assert "more than 1,000 conditions" in str(reason.opaque)
+    few = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(450)), SCHEMA)
     assert "conditions" not in str([each.opaque for each in pruning.reasons(few, units)])
 
 

@@ -5,51 +5,64 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from threading import Lock
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import sqlglot
+from cachetools import LRUCache
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder import bind_cache, chains
-from zskip.binder.bind_constants import bind_constants, reads_clock
 from zskip.binder.leaf_binder import Binder
-from zskip.binder.lists import SHORTEST, listed_constants, lists_are_intact, without_long_lists
-from zskip.binder.names import Names, RecordedName
+from zskip.binder.lists import are_intact, listed_constants, long_lists, without_lists
+from zskip.binder.names import Names
+from zskip.binder.parameters import reads_clock, with_values
 from zskip.binder.parser_quirks import collations_as_words, keywords_as_columns, without_parser_warnings
+from zskip.binder.predicates.membership import among
 from zskip.binder.refusals import opaque
+from zskip.binder.source_text import Parameters, SourceText, is_unicode, require_parameters
 from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
-from zskip.binder.sql_text import Parameters, SourceText, is_unicode, require_parameters
 from zskip.binder.text_spans import has_more_tokens, parse_error_text, unclosed_quote
+from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
-from zskip.language.bound import Dialect, Predicate
+from zskip.language.bound import Dialect, Predicate, Template
 from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 from zskip.language.sql_literals import identifier
-from zskip.language.tree import Node, Opaque
+from zskip.language.tree import Node, Opaque, Reference
 from zskip.language.why import Why
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 25_000, 20_000, 10_000
-"""Limits of a predicate, not counting lists of constants: characters; tokens; tokens of conditions other than a column
-compared with constants, which need the parser; and tokens that are parsed, where conditions that differ only in their
-constants are parsed once. A predicate of this size is planned in less than half a second."""
+MOST_CHARACTERS, MOST_TOKENS = 2_000_000, 20_000
+"""Limits of a predicate, not counting lists of constants. A predicate of this size is planned in half a second."""
 
-_PLAIN_SHARE = MOST_TOKENS / MOST_COSTLY
-"""How many times faster a column compared with constants is bound than other conditions of as many tokens."""
+MOST_CACHED, _CAPACITY, _LEAST_SIZE = 200_000, 2_000_000, 8_000
+"""Characters of the longest text that is cached, and of all of them; a short one counts as so many, so that at most 250
+predicates are cached."""
 
-_MAX_LEAVES = 300
-"""Parsed conditions that are bound one by one; further ones of an AND or OR are opaque."""
+_lock = Lock()
+_cache: LRUCache[tuple[object, ...], Predicate] = LRUCache(_CAPACITY, lambda each: max(_LEAST_SIZE, len(each.text)))
+"""Predicates by text and settings, but for those that read parameters or the clock. Schemas are compared by identity,
+and an entry keeps its schema alive."""
+
+_MAX_LEAVES = 1_000
+"""Conditions that are bound one by one; further ones of an AND or OR are opaque."""
+
+_SHORTEST_CHAIN = 20
+"""Links from which a chain of one comparison is bound as a list."""
+
+_LINKED = {"integer": int, "string": str}
+"""The constants in a chain on a column of a type."""
 
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
 
-_CONSTANTS = {TokenType.NUMBER, TokenType.STRING}
-_CHEAP_TOKENS = _CONSTANTS | {TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
+_CHEAP_TOKENS = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors that the parser raises for some invalid texts instead of its own: MAP(1) in Spark's dialect, a::DECIMAL(x)."""
@@ -90,30 +103,27 @@ def bind(
         raise SqlSyntaxError("The predicate contains half of a surrogate pair, not a character.", ascii(sql)[1:-1])
     require_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)
-    key = bind_cache.key(sql, settings, schema, params, case_sensitive)
-    cached = bind_cache.find(key, schema)
-    if cached is not None:
+    reads_values = params is not None or reads_clock(sql, dialect)
+    key = None if reads_values or len(sql) > MOST_CACHED else (sql, settings, id(schema), case_sensitive)
+    with _lock:
+        cached = None if key is None else _cache.get(key)
+    if cached is not None and cached.schema is schema:
         return cached
-    parser, original = _parser(dialect), SourceText(sql, sql)
-    names = Names(schema, settings, original, case_sensitive)
-    source, tokens = _tokens_without_lists(original, parser, names)
-    bound = bind_constants(source, tokens, dialect, params, now, settings.timezone)
-    if not bound.holds_each_list_once():
-        # The value of a parameter contains a number that stands for a list.
-        bound = bind_constants(original, _tokens(parser, original, names), dialect, params, now, settings.timezone)
-    if bound is not source:
-        source, tokens = _tokens_without_lists(bound, parser, names)
+    parser, source = _parser(dialect), SourceText(sql)
+    names = Names(schema, settings, source, case_sensitive)
+    tokens = with_values(source, _tokens(parser, source, names), dialect, params, now, settings.timezone)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     builder = _PredicateBuilder(source, tokens, parser, schema, settings, case_sensitive)
     if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, sql)
-    with syntax_error_if_too_deep(sql):
+    with syntax_error_if_too_deep(sql), without_parser_warnings():
         predicate = builder.predicate(skeleton(tokens))
     if predicate.depth > MAX_DEPTH:  # a chain of operators nests too
         raise SqlSyntaxError(TOO_DEEP, sql)
-    if not reads_clock(original.text, dialect):
-        bind_cache.keep(key, predicate)
+    if key is not None:
+        with _lock:
+            _cache[key] = predicate
     return predicate
 
 
@@ -132,38 +142,38 @@ def _zone(name: str) -> str:
     return name
 
 
-def _tokens_without_lists(source: SourceText, parser: sqlglot.Dialect, names: Names) -> tuple[SourceText, list[Token]]:
-    """The text with a number in place of each long list or chain, and its tokens."""
-    short = source
-    if len(source.text) >= SHORTEST:
-        short = without_long_lists(chains.chains_as_lists(source, names), names.dialect.name)
-    tokens = _tokens(parser, short, names)
-    if short is not source and not lists_are_intact(tokens, short):
-        return source, _tokens(parser, source, names)
-    return short, tokens
-
-
 def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[Token]:
-    """The tokens of a text. Raises `SqlSyntaxError`, and `UnsupportedSql` if there are too many."""
+    """The tokens of the source text, with a number for each long list of constants, whose values it adds to the source.
+
+    Raises `SqlSyntaxError`, and `UnsupportedSql` if there are too many.
+    """
     sql = source.text
     if len(sql) > MOST_CHARACTERS:
-        raise _too_long(source.original, f"{MOST_CHARACTERS:,} characters")
-    if has_more_tokens(sql, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
-        raise _too_long(source.original, _TOKENS)
-    try:
-        tokens = parser.tokenize(sql)
-    except TokenError as error:
-        quote = unclosed_quote(sql)
-        message = "something in it is not closed" if quote is None else "a quote is never closed"
-        span = None if quote is None else source.span(quote, len(sql))
-        raise SqlSyntaxError(f"The predicate does not parse: {message}.", source.original, span) from error
+        raise _too_long(sql, f"{MOST_CHARACTERS:,} characters")
+    lists = long_lists(sql, names.dialect.name)
+    tokens = _tokens_of(parser, without_lists(sql, lists), source)
+    if are_intact(tokens, lists):
+        source.add(lists)
+    else:
+        tokens = _tokens_of(parser, sql, source)
     if len(tokens) - listed_constants(tokens) > MOST_TOKENS:
-        raise _too_long(source.original, _TOKENS)
+        raise _too_long(sql, _TOKENS)
     return keywords_as_columns(_with_doubled_quotes(tokens, sql) if names.dialect.name == "spark" else tokens, names)
 
 
+def _tokens_of(parser: sqlglot.Dialect, text: str, source: SourceText) -> list[Token]:
+    if has_more_tokens(text, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
+        raise _too_long(source.text, _TOKENS)
+    try:
+        return parser.tokenize(text)
+    except TokenError as error:
+        quote = unclosed_quote(source.text)
+        message = "something in it is not closed" if quote is None else "a quote is never closed"
+        span = None if quote is None else (quote, len(source.text))
+        raise SqlSyntaxError(f"The predicate does not parse: {message}.", source.text, span) from error
+
+
 _TOKENS = f"{MOST_TOKENS:,} words, signs and constants"
-_PARSED = "in conditions that are more than a column compared with constants"
 
 
 def _too_long(sql: str, limit: str) -> UnsupportedSql:
@@ -186,12 +196,7 @@ def _with_doubled_quotes(tokens: Sequence[Token], sql: str) -> list[Token]:
 
 
 class _PredicateBuilder:
-    """Builds the predicate of one text from its skeleton.
-
-    ``cost``: the tokens of conditions so far, by which the binding time is limited · ``parsed``, ``leaves``: the tokens
-    and conditions that the parser has read · ``forms``: for each form of a condition that is left to the engine, the
-    columns that it reads and the names in it
-    """
+    """Builds the predicate of one text from its skeleton. ``leaves``: the number of conditions that were bound."""
 
     def __init__(
         self,
@@ -202,11 +207,10 @@ class _PredicateBuilder:
         dialect: Dialect,
         case_sensitive: bool,
     ) -> None:
-        self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
+        self.source, self.tokens, self.schema, self.dialect = source, tokens, schema, dialect
+        self.parser = parser.parser()
         self.binder = Binder(schema, dialect, source, case_sensitive)
-        self.parsed = self.leaves = 0
-        self.cost = 0.0
-        self.forms: dict[tuple[tuple[TokenType, bool | str], ...], tuple[Sequence[str], Sequence[RecordedName]]] = {}
+        self.leaves = 0
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton, with a predicate for each of its conjuncts."""
@@ -216,109 +220,110 @@ class _PredicateBuilder:
         else:
             parts = ()
             node = self._node(part)
-        return Predicate(self._text(part), self._bound_text(part), node, self.schema, self.dialect, parts)
+        return Predicate(self._text(part), self._template(part), node, self.schema, self.dialect, parts)
 
     def _node(self, part: Part) -> Node:
         match part.kind:
             case "and" | "or":
                 combine = tree.and_ if part.kind == "and" else tree.or_
-                return combine(list(self._nodes(part.parts)))
+                return combine(list(self._nodes(part.parts, part.kind)))
             case "not":
                 return tree.not_(self._node(part.parts[0]))
-        plain = self._plain(part)
-        if plain is not None:
-            return plain
-        self._spend(self._token_count(part))
         self.leaves += 1
         parsed = self._parse(part)
         tokens = self.tokens[part.start : part.end]
-        costly = sum(each.token_type not in _CHEAP_TOKENS for each in tokens)
-        if min(len(tokens) - listed_constants(tokens), costly) > _MAX_LEAF_TOKENS:
-            return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
+        if len(tokens) > _MAX_LEAF_TOKENS:
+            costly = sum(each.token_type not in _CHEAP_TOKENS for each in tokens)
+            if min(len(tokens) - listed_constants(tokens), costly) > _MAX_LEAF_TOKENS:
+                return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
         return self.binder.leaf(parsed, lambda: self._bound_text(part))
 
-    def _plain(self, part: Part) -> Node | None:
-        """The node of a leaf that needs no parser; None for any other part."""
-        node = self.binder.plain(self.tokens[part.start : part.end]) if part.kind == "leaf" else None
-        if node is not None:
-            self._spend((part.end - part.start) / _PLAIN_SHARE)
-        return node
+    def _nodes(self, parts: Sequence[Part], kind: str) -> Iterator[Node]:
+        """The nodes of the parts of an AND or OR; past `_MAX_LEAVES`, one opaque node for all that are left."""
+        if len(parts) >= _SHORTEST_CHAIN:
+            chains, parts = self._chains(parts, kind)
+            yield from chains
+        for index, part in enumerate(parts):
+            if self.leaves >= _MAX_LEAVES and index:
+                yield self._opaque(parts[index:])
+                return
+            yield self._node(part)
 
-    def _spend(self, tokens: float) -> None:
-        """Adds to the cost. Raises `UnsupportedSql` past its limit."""
-        self.cost += tokens
-        if self.cost > MOST_COSTLY:
-            raise _too_long(self.source.original, f"{MOST_COSTLY:,} words, signs and constants {_PARSED}")
-
-    def _token_count(self, part: Part) -> int:
-        """The number of tokens of a part, not counting lists of constants."""
-        return part.end - part.start - listed_constants(self.tokens[part.start : part.end])
-
-    def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:
-        """The nodes of the parts of an AND or OR; past `_MAX_LEAVES`, one opaque node for each run of parts that need
-        the parser."""
-        skipped: list[Part] = []
+    def _chains(self, parts: Sequence[Part], kind: str) -> tuple[list[Node], list[Part]]:
+        """The nodes of long chains ``c = 1 OR c = 2 …`` and ``c <> 1 AND c <> 2 …``, each bound as one list, and the
+        other parts. Only integers on an integer column, and strings on a string column: there all engines agree that
+        both forms mean the same."""
+        chains: dict[str, list[tuple[Part, int | str]]] = {}
+        others: list[Part] = []
         for part in parts:
-            node = self._plain(part)
-            if node is None and self.leaves >= _MAX_LEAVES:
-                self._spend(self._token_count(part))
-                skipped.append(part)
+            link = self._link(part, TokenType.EQ if kind == "or" else TokenType.NEQ)
+            if link is None:
+                others.append(part)
+            else:
+                chains.setdefault(link[0], []).append((part, link[1]))
+        nodes: list[Node] = []
+        for name, links in chains.items():
+            column = self.binder.names.find([name])
+            kinds = {type(value) for _, value in links}
+            if column is None or len(links) < _SHORTEST_CHAIN or kinds != {_LINKED.get(t.of(column.type).name)}:
+                others += [part for part, _ in links]
                 continue
-            if skipped:
-                yield self._opaque_run(skipped)
-                skipped = []
-            yield node or self._node(part)
-        if skipped:
-            yield self._opaque_run(skipped)
+            for part, _ in links:
+                token = self.tokens[part.start]
+                self.binder.names.record(token.start, token.end + 1, column)
+            arrow_type = pa.int64() if t.is_integer(column.type) else column.type
+            node = among(Reference(column.path, column.type), pa.array([value for _, value in links], arrow_type))
+            nodes.append(node if kind == "or" else tree.not_(node))
+        return nodes, others
 
-    def _opaque_run(self, parts: Sequence[Part]) -> Node:
-        """One opaque node for neighbouring parts. Of parts that differ only in their constants, the first is parsed."""
-        paths: set[str] = set()
-        for part in parts:
-            tokens = self.tokens[part.start : part.end]
-            form = tuple([(each.token_type, each.token_type in _CONSTANTS or each.text) for each in tokens])
-            known = self.forms.get(form)
-            if known is None:
-                paths_of_part = opaque(self.binder, self._parse(part), "").paths
-                known = self.forms[form] = (paths_of_part, self.binder.names.recorded(tokens))
-            self.binder.names.record_again(tokens, known[1])
-            paths.update(known[0])
+    def _link(self, part: Part, operator: TokenType) -> tuple[str, int | str] | None:
+        """The name and the constant of ``name = constant``; None for any other part."""
+        tokens = self.tokens[part.start : part.end]
+        if part.kind != "leaf" or [each.token_type for each in tokens[1:2]] != [operator] or len(tokens) != 3:
+            return None
+        name, _, constant = tokens
+        if name.token_type not in (TokenType.VAR, TokenType.IDENTIFIER) or constant.start in self.source.values:
+            return None
+        text = constant.text
+        if constant.token_type is TokenType.STRING and "\\" not in text:
+            return name.text, text
+        is_integer = constant.token_type is TokenType.NUMBER and text.isascii() and text.isdigit() and len(text) <= 18
+        return (name.text, int(text)) if is_integer else None
+
+    def _opaque(self, parts: Sequence[Part]) -> Node:
+        """One opaque node for neighbouring parts."""
+        paths = {path for part in parts for path in opaque(self.binder, self._parse(part), "").paths}
         run = Part("leaf", parts[0].start, parts[-1].end)
-        reason = Why(f"more than {_MAX_LEAVES:,} conditions")
-        return Opaque(self._bound_text(run), tuple(sorted(paths)), reason)
+        return Opaque(self._bound_text(run), tuple(sorted(paths)), Why(f"more than {_MAX_LEAVES:,} conditions"))
 
     def _parse(self, part: Part) -> exp.Expr:
         """Parses a leaf. Raises `SqlSyntaxError`, or `UnsupportedSql` if it is too long or not a condition."""
         tokens = self.tokens[part.start : part.end]
-        self.parsed += len(tokens) - listed_constants(tokens)
-        if self.parsed > MOST_PARSED:
-            raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {_PARSED}")
         try:
-            with without_parser_warnings():
-                statements: list[Any] = self.parser.parser().parse(tokens, self.source.text)
+            statements: list[Any] = self.parser.parse(tokens, self.source.text)
         except _PARSER_FAILURES as error:
             message = "The predicate does not parse: something is missing, or in the wrong place."
-            raise SqlSyntaxError(message, self.source.original, self._span(part)) from error
+            raise SqlSyntaxError(message, self.source.text, self._span(part)) from error
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(
                 f"The predicate does not parse: {parse_error_text(detail)}.{self._quoting_hint()}",
-                self.source.original,
+                self.source.text,
                 self._error_span(detail, tokens),
             ) from error
         statement = statements[0] if len(statements) == 1 else None
         if statement is None:
-            raise SqlSyntaxError("There is more than one statement.", self.source.original, self._span(part))
+            raise SqlSyntaxError("There is more than one statement.", self.source.text, self._span(part))
         if isinstance(statement, exp.Query) and len(tokens) == len(self.tokens):
             message = (
                 "This is a whole query and not a condition on rows: "
                 "give the condition of its WHERE, or run the query by itself, without a path before it, "
                 "by zskip.sql() or in a shell by zskip query."
             )
-            raise UnsupportedSql(message, self.source.original, self._span(part))
+            raise UnsupportedSql(message, self.source.text, self._span(part))
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
             message = "This is a statement or a named expression, and not a condition on rows."
-            raise UnsupportedSql(message, self.source.original, self._span(part))
+            raise UnsupportedSql(message, self.source.text, self._span(part))
         collations_as_words(statement)
         return statement
 
@@ -326,7 +331,7 @@ class _PredicateBuilder:
         """Which column's name stands in the text without the quotes that it needs."""
         needy = {part for column in self.schema for part in column.parts if not part.isidentifier()}
         for name in sorted(needy, key=len, reverse=True):
-            if re.search(rf'(?<![\w"`]){re.escape(name)}(?![\w"`])', self.source.original, re.IGNORECASE):
+            if re.search(rf'(?<![\w"`]){re.escape(name)}(?![\w"`])', self.source.text, re.IGNORECASE):
                 return f" Quote the column's name: {identifier(name)}."
         return ""
 
@@ -334,16 +339,18 @@ class _PredicateBuilder:
         """The range in the user's text of the token at which the parser failed, or of all tokens."""
         for token in tokens:
             if (token.line, token.col) == (detail.get("line"), detail.get("col")):
-                return self.source.span(token.start, token.end + 1)
-        return self.source.span(tokens[0].start, tokens[-1].end + 1) if tokens else None
+                return token.start, token.end + 1
+        return (tokens[0].start, tokens[-1].end + 1) if tokens else None
 
     def _span(self, part: Part) -> tuple[int, int]:
-        return self.source.span(self.tokens[part.start].start, self.tokens[part.end - 1].end + 1)
+        return self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
 
     def _text(self, part: Part) -> str:
         start, end = self._span(part)
-        return self.source.original[start:end]
+        return self.source.text[start:end]
+
+    def _template(self, part: Part) -> Template:
+        return self.binder.names.template(*self._span(part))
 
     def _bound_text(self, part: Part) -> str:
-        start, end = self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
-        return self.binder.names.with_exact_names(start, end)
+        return self._template(part).render()

@@ -9,7 +9,9 @@ from zskip.binder import Parameters
 from zskip.binder.bind import bind
 from zskip.binder.library_expressions import expression_sql
 from zskip.core.schema import Schema
+from zskip.errors import UnsupportedSql
 from zskip.language import Predicate
+from zskip.language.bound import Constant, complement
 
 __all__ = ["Condition", "bind_condition", "bind_with_complement"]
 
@@ -43,6 +45,21 @@ def bind_with_complement(
     """A predicate and its complement, bound at the same time ``now()``."""
     now = datetime.now(UTC)
     matching = bind_condition(where, schema, dialect, timezone, params, now)
-    own = matching.dialect
-    rest = f"({matching.bound_text}) IS NOT TRUE"
-    return matching, bind(rest, schema, dialect=own.name, timezone=own.timezone, now=now, ansi=own.ansi)
+    return matching, complement(matching)
+
+
+def bind_again(predicate: Predicate, schema: Schema) -> Predicate:
+    """A predicate bound to other columns, to whose types its constants are fitted anew. Raises `UnsupportedSql`."""
+    own, template = predicate.dialect, predicate.as_template()
+    if template is None:
+        raise UnsupportedSql(f'"{predicate}" cannot be bound to other columns: {own.name} has no SQL for it.')
+    values = {f"p{n}": each.value for n, each in enumerate(template.pieces) if isinstance(each, Constant)}
+    pieces = (f" $p{n} " if isinstance(each, Constant) else each for n, each in enumerate(template.pieces))
+    return bind(
+        "".join(pieces),
+        schema,
+        dialect=own.name,
+        timezone=own.timezone,
+        params=values or None,
+        ansi=own.ansi,
+    )

@@ -9,7 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
+from zskip.binder.context import Binding
+from zskip.binder.source_text import Value
 from zskip.core import types as t
+from zskip.language.arrow_constants import constant
 from zskip.language.bound import Dialect
 from zskip.language.functions.sql_types import sql_type
 from zskip.language.literals import Refused, date_value, string_value, time_of_day, timestamp
@@ -51,22 +54,27 @@ def number_value(text: str, negative: bool = False) -> pa.Scalar:
     raise Refused(f"the number {text[:50]} is in an unsupported form")
 
 
-def literal_value(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
-    """The value of a literal, with its sign and casts; None if the expression is not a literal.
+def literal_value(node: exp.Expr, binding: Binding) -> pa.Scalar | None:
+    """The value of a literal or a parameter, with its sign and casts; None if the expression is not a constant.
 
     Raises `Refused` for a literal that zskip might read differently from the engine.
     """
+    dialect = binding.dialect
     match node:
         case exp.Null():
             return pa.scalar(None, pa.null())
         case exp.Boolean():
             return pa.scalar(bool(node.this))
+        case exp.Literal() if (given := _given(node, binding)) is not None:
+            return constant(given.value)
         case exp.Literal():
             if node.is_string:
                 return pa.scalar(node.this, pa.string())
             return number_value(node.this)
         case exp.Paren():
-            return literal_value(node.this, dialect)
+            return literal_value(node.this, binding)
+        case exp.Neg(this=exp.Literal() as number) if (given := _given(number, binding)) is not None:
+            return constant(-given.value) if isinstance(given.value, int) and given.value >= 0 else None
         case exp.Neg(this=exp.Literal(is_string=False) as digits):
             return number_value(digits.this, negative=True)
         case exp.HexString():
@@ -78,9 +86,17 @@ def literal_value(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
             plain = not any(value for name, value in node.args.items() if name not in ("this", "safe"))
             return _from_text(text.this, pa.date32(), dialect) if plain else None
         case exp.Cast(this=inner, to=exp.DataType() as to):
-            value = literal_value(inner, dialect)
+            value = literal_value(inner, binding)
             return None if value is None else cast_value(value, to, dialect)
     return None
+
+
+def _given(node: exp.Literal, binding: Binding) -> Value | None:
+    """The value that stands at the place of a literal; None for a literal of the text. Raises `Refused` for a list."""
+    value = binding.source.values.get(node.meta.get("start", -1))
+    if value is not None and value.is_list:
+        raise Refused("a list of constants")
+    return value
 
 
 def cast_value(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | None:

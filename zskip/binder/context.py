@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from zskip.binder.case_values import Value
 from zskip.binder.names import Names
-from zskip.binder.sql_text import SourceText
+from zskip.binder.source_text import SourceText
 from zskip.core.schema import Schema
 from zskip.language.bound import Dialect
 from zskip.language.tree import Node, Scalar

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
 
 from zskip.binder.case_values import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import literal_value
-from zskip.binder.fast_path import FastPath
 from zskip.binder.names import Names
 from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates import ARGUMENTS, cases, rule
 from zskip.binder.refusals import name_as_written, opaque, require_condition, require_row_expression
-from zskip.binder.sql_text import SourceText
+from zskip.binder.source_text import SourceText
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import nearest
@@ -43,11 +41,6 @@ class Binder:
         self.schema, self.dialect, self.source = schema, dialect, source
         self.names = Names(schema, dialect, source, case_sensitive)
         self.checked: dict[int, exp.Expr] = {}
-        self._fast_path = FastPath(self)
-
-    def plain(self, tokens: Sequence[Token]) -> Node | None:
-        """Binds a leaf without the parser; None if that is not possible."""
-        return self._fast_path.leaf(tokens)
 
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
         """Binds a parsed leaf of the skeleton; ``text`` returns its SQL with exact names."""
@@ -78,7 +71,7 @@ class Binder:
     def _truth(self, node: exp.Expr) -> Node:
         """Binds a boolean column, a constant, or an unsupported expression as a predicate."""
         try:
-            value = literal_value(node, self.dialect)
+            value = literal_value(node, self)
         except Refused as refusal:
             return opaque(self, node, refusal.why)
         if value is not None:
@@ -103,7 +96,7 @@ class Binder:
     def scalar(self, node: exp.Expr) -> Scalar:
         """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""
         node = without_parentheses(node)
-        value = literal_value(node, self.dialect)
+        value = literal_value(node, self)
         if value is not None:
             return Literal(value)
         if isinstance(node, exp.Column | exp.Dot):

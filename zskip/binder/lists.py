@@ -1,40 +1,28 @@
-"""Long lists of constants: read as one array, and represented by a number in the text that is parsed.
+"""Long written lists of constants: read as one array, without the parser.
 
-Ten thousand values then bind about as fast as ten. This applies to lists of integers, of decimals, of doubles as
-parameters are written, of strings without backslashes, and of dates; other lists are parsed. A match inside a string or
-a comment is not a list, so the tokens are checked afterwards: the number must be the only token between the parentheses
-of an IN.
+The parser sees a text of the same length with one number and blanks in place of the list, so all positions stay. This
+applies to lists of integers, of decimals, of strings without backslashes, and of dates; other lists are parsed. What
+looks like a list inside a string or a comment is none, so the tokens are checked afterwards: the number must be the
+only token between the parentheses of an IN.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import date
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder.sql_text import LongList, SourceText
+from zskip.binder.source_text import Value
 
-__all__ = [
-    "FEWEST",
-    "READERS",
-    "SHORTEST",
-    "array_of",
-    "listed_constants",
-    "lists_are_intact",
-    "stand_ins",
-    "without_long_lists",
-]
+__all__ = ["are_intact", "listed_constants", "long_lists", "without_lists"]
 
-SHORTEST = 1000
+_SHORTEST = 1000
 """The length of a text, in characters, from which it is searched for long lists."""
 
-FEWEST = 50
+_FEWEST = 50
 """The number of constants from which a list is long."""
 
 _NO_PARENTHESES = str.maketrans("", "", "()")
@@ -51,10 +39,6 @@ def _texts(text: str) -> pa.Array:
     return pa.array([each[1:-1].replace("''", "'") for each in re.findall(_TEXT, text)], pa.string())
 
 
-def _doubles(text: str) -> pa.Array:
-    return pa.array([float(each) for each in text.split("'")[1::2]], pa.float64())
-
-
 def _decimals(text: str) -> pa.Array:
     texts = [each.strip() for each in text.split(",")]
     parts = [each.lstrip("-").split(".") for each in texts]
@@ -66,10 +50,9 @@ def _dates(text: str) -> pa.Array:
     return _texts(text).cast(pa.date32())
 
 
-READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
+_READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
     "numbers": (r"(?:-?\d{1,18}|\(-\d{1,18}\))", _numbers),
     "decimals": (r"-?\d{1,18}\.\d{1,18}", _decimals),
-    "doubles": (r"CAST\('[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?' AS DOUBLE\)", _doubles),
     "texts": (_TEXT, _texts),
     "dates": (r"DATE\s*'(?!0000)\d{4}-\d\d-\d\d'", _dates),
 }
@@ -77,49 +60,48 @@ READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
 
 _LIST = re.compile(
     r"\bIN\s*\(\s*(?:"
-    + "|".join(rf"(?P<{kind}>{one}(?:\s*+,\s*+{one}){{{FEWEST - 1},}}+)" for kind, (one, _) in READERS.items())
+    + "|".join(rf"(?P<{kind}>{one}(?:\s*+,\s*+{one}){{{_FEWEST - 1},}}+)" for kind, (one, _) in _READERS.items())
     + r")\s*\)",
     re.IGNORECASE,
 )
 
 
-def stand_ins(text: str) -> Iterator[str]:
-    """Numbers that do not occur in a text, each of which may stand for a list in it."""
-    first = 10**17 + secrets.randbelow(8 * 10**17)  # random, so that nobody can craft a text that contains many
-    return (str(each) for each in itertools.count(first) if str(each) not in text)
-
-
-_ARRAYS: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: pa.string(), date: pa.date32()}
-
-
-def array_of(values: Collection[object]) -> pa.Array | None:
-    """A long list of a parameter, as an array with the values of its literals; None if the literals must be parsed."""
-    kinds = {type(each) for each in values}
-    arrow_type = _ARRAYS.get(kinds.pop()) if len(values) >= FEWEST and len(kinds) == 1 else None
-    try:
-        return None if arrow_type is None else pa.array(list(values), arrow_type)
-    except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
-        return None
-
-
-def without_long_lists(source: SourceText, dialect: str) -> SourceText:
-    """The text with a number in place of each long list; the text itself if there are none."""
-    text = source.text
-    if dialect not in ("duckdb", "spark"):
-        return source
-    replacements: list[tuple[int, int, str]] = []
-    lists: dict[str, LongList] = {}
-    numbers = stand_ins(text)
+def long_lists(text: str, dialect: str) -> list[Value]:
+    """What looks like a long list of constants in a text, in order."""
+    if dialect not in ("duckdb", "spark") or len(text) < _SHORTEST:
+        return []
+    found = []
     for match in _LIST.finditer(text):
         kind = str(match.lastgroup)
         try:
-            values = READERS[kind][1](match[kind])
+            values = _READERS[kind][1](match[kind])
         except pa.ArrowInvalid:
             continue  # an invalid date, for which the binder raises its own error
-        number = next(numbers)
-        replacements.append((*match.span(kind), number))
-        lists[number] = LongList(match[kind], values)
-    return source.replaced(replacements, lists)
+        found.append(Value(*match.span(kind), values, given=False))
+    return found
+
+
+def without_lists(text: str, lists: Collection[Value]) -> str:
+    """The text with a number and blanks in place of each list, at the same positions."""
+    pieces = []
+    position = 0
+    for start, end, *_ in lists:
+        pieces += [text[position:start], "0".ljust(end - start)]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def are_intact(tokens: Sequence[Token], lists: Collection[Value]) -> bool:
+    """Whether each list is a token of its own, alone between the parentheses of an IN."""
+    starts = {each.start for each in lists}
+    count = 0
+    for index, token in enumerate(tokens):
+        if token.token_type is TokenType.NUMBER and token.start in starts:
+            around = [each.token_type for each in tokens[max(0, index - 2) : index + 2]]
+            if around != [TokenType.IN, TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN]:
+                return False
+            count += 1
+    return count == len(lists)
 
 
 _LIST_TOKENS = {
@@ -139,15 +121,3 @@ def listed_constants(tokens: Sequence[Token]) -> int:
             count += index - first if token.token_type is TokenType.R_PAREN else 0
             first = None
     return count
-
-
-def lists_are_intact(tokens: Sequence[Token], source: SourceText) -> bool:
-    """Whether every number that stands for a list is a token of its own, alone between the parentheses of an IN."""
-    count = 0
-    for index, token in enumerate(tokens):
-        if token.token_type is TokenType.NUMBER and token.text in source.lists:
-            around = [each.token_type for each in tokens[max(0, index - 2) : index + 2]]
-            if around != [TokenType.IN, TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN]:
-                return False
-            count += 1
-    return count == len(source.lists)

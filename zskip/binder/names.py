@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
 
 from zskip.binder.nodes import span, text_range
-from zskip.binder.sql_text import SourceText
+from zskip.binder.source_text import SourceText
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema, join_path
 from zskip.errors import UnknownColumn, in_quotes, nearest
-from zskip.language.bound import Dialect
+from zskip.language.bound import Constant, Dialect, Template
 from zskip.language.literals import Refused
 from zskip.language.tree import Reference
 
-__all__ = ["Names", "RecordedName", "exact_name"]
-
-RecordedName: TypeAlias = tuple[int, int, str]
-"""The name of a column in a sequence of tokens: the indices of its first and last token, and the exact name."""
+__all__ = ["Names", "exact_name"]
 
 
 class Names:
@@ -32,19 +27,24 @@ class Names:
         self.schema, self.dialect, self.source, self.case_sensitive = schema, dialect, source, case_sensitive
         self._recorded: list[tuple[int, int, str]] = []
         self._exact: dict[str, str] = {}
+        self._found: dict[tuple[str, ...], Column | None] = {}
 
-    def with_exact_names(self, start: int, end: int) -> str:
-        """A range of the source text, with exact, quoted names for the columns that were resolved in it."""
-        pieces: list[str] = []
+    def template(self, start: int, end: int) -> Template:
+        """A range of the source text, with exact, quoted names for the columns that were resolved in it, and values."""
+        first = bisect.bisect_left(self._recorded, (start, 0, ""))
+        last = bisect.bisect_left(self._recorded, (end, 0, ""))
+        replaced: list[tuple[int, int, str | Constant]] = [*self._recorded[first:last]]
+        given = self.source.given(start, end)
+        if given:
+            replaced += [(value.start, value.end, Constant(value.value)) for value in given]
+            replaced.sort(key=lambda each: each[:2])
+        pieces: list[str | Constant] = []
         position = start
-        for index in range(bisect.bisect_left(self._recorded, (start, 0, "")), len(self._recorded)):
-            first, last, name = self._recorded[index]
-            if first >= end:
-                break
-            if position <= first and last <= end:
-                pieces += [self.source.text[position:first], name]
-                position = last
-        return self.source.expand_lists("".join([*pieces, self.source.text[position:end]]))
+        for begin, stop, piece in replaced:
+            if position <= begin and stop <= end:
+                pieces += [self.source.text[position:begin], piece]
+                position = stop
+        return Template((*pieces, self.source.text[position:end]), self.dialect.name)
 
     def reference(self, node: exp.Expr) -> Reference:
         """The column that an expression names. Raises `UnknownColumn`, or `Refused` for a name that is not a leaf."""
@@ -59,7 +59,7 @@ class Names:
             raise UnknownColumn(
                 f"There is no column {path if dotted else in_quotes(path)}."
                 f"{hint or nearest(path, self.schema.columns)}",
-                self.source.original,
+                self.source.text,
                 span(self.source, node),
             )
         start, end = text_range(node)
@@ -72,22 +72,7 @@ class Names:
         name = self._exact.get(column.path)
         if name is None:
             name = self._exact[column.path] = exact_name(column, self.dialect)
-        self._insert((start, end, name))
-
-    def recorded(self, tokens: Sequence[Token]) -> list[RecordedName]:
-        """The names that were recorded in a run of tokens."""
-        first = {token.start: index for index, token in enumerate(tokens)}
-        last = {token.end + 1: index for index, token in enumerate(tokens)}
-        begin = bisect.bisect_left(self._recorded, (tokens[0].start, 0, ""))
-        end = bisect.bisect_left(self._recorded, (tokens[-1].end + 1, 0, ""))
-        return [(first[start], last[stop], name) for start, stop, name in self._recorded[begin:end]]
-
-    def record_again(self, tokens: Sequence[Token], names: Sequence[RecordedName]) -> None:
-        """Records the names of one run of tokens for another run of the same form."""
-        for first, last, name in names:
-            self._insert((tokens[first].start, tokens[last].end + 1, name))
-
-    def _insert(self, entry: tuple[int, int, str]) -> None:
+        entry = (start, end, name)
         if not self._recorded or self._recorded[-1] < entry:
             self._recorded.append(entry)
             return
@@ -97,6 +82,12 @@ class Names:
 
     def find(self, names: list[str]) -> Column | None:
         """The column that a dotted name denotes; its first parts may qualify it by a table. None if there is none."""
+        key = tuple(names)
+        if key not in self._found:
+            self._found[key] = self._find(names)
+        return self._found[key]
+
+    def _find(self, names: list[str]) -> Column | None:
         # If a column has the first name, it is not a table's: the other names are inside the column, perhaps map keys.
         longest = max((len(column.parts) for column in self.schema), default=0)
         for skip in range(max(0, len(names) - longest), 1 if self._leaves_under(names[0]) else len(names)):

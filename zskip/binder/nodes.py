@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from zskip.binder.sql_text import SourceText
+from zskip.binder.source_text import SourceText
 from zskip.binder.text_spans import end_with_parentheses, open_parenthesis
 
 __all__ = ["span", "span_with_parentheses", "text_range", "without_parentheses"]
@@ -30,7 +30,7 @@ def text_range(node: exp.Expr) -> tuple[int, int]:
 def span(source: SourceText, node: exp.Expr) -> tuple[int, int] | None:
     """The range of an expression in the user's text; None if it is not known."""
     start, end = text_range(node)
-    return source.span(start, end_with_parentheses(source.text, start, end)) if start < end else None
+    return (start, end_with_parentheses(source.text, start, end)) if start < end else None
 
 
 def span_with_parentheses(source: SourceText, node: exp.Expr) -> tuple[int, int] | None:
@@ -41,4 +41,4 @@ def span_with_parentheses(source: SourceText, node: exp.Expr) -> tuple[int, int]
         start = opening if isinstance(node, exp.Query) else len(re.sub(r"\w+\s*$", "", text[:opening]))
     end = max(start, end) + text.startswith("(", end)
     end = end_with_parentheses(text, start, end)
-    return source.span(start, end) if start < end else None
+    return (start, end) if start < end else None

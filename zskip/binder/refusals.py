@@ -37,7 +37,7 @@ def opaque(binding: Binding, node: exp.Expr, reason: Why | str) -> Opaque:
     paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in binding.names.paths(column)}))
     start, end = text_range(node)
     end = end_with_parentheses(binding.source.text, start, end)
-    sql = binding.names.with_exact_names(start, end) if start < end else node.sql(binding.dialect.name)
+    sql = binding.names.template(start, end).render() if start < end else node.sql(binding.dialect.name)
     return Opaque(sql, paths, reason)
 
 
@@ -51,13 +51,13 @@ def require_row_expression(binding: Binding, node: exp.Expr) -> None:
             if isinstance(each, kind):
                 raise UnsupportedSql(
                     f"There is {name} in the predicate: it cannot be planned over one table's rows.",
-                    binding.source.original,
+                    binding.source.text,
                     span_with_parentheses(binding.source, each),
                 )
         if isinstance(each, exp.Func) and each.name.lower() in _RUNS_CODE:
             raise UnsupportedSql(
                 f"{each.name}() can run arbitrary code, so it is not allowed in a condition on rows.",
-                binding.source.original,
+                binding.source.text,
                 span_with_parentheses(binding.source, each),
             )
 
@@ -71,7 +71,7 @@ def require_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> No
         type_text = type_name(type, binding.dialect.name)
         raise IncomparableTypes(
             f"A condition is TRUE or FALSE, and this is {type_text}: compare it with something.",
-            binding.source.original,
+            binding.source.text,
             span(binding.source, node),
         )
 

@@ -11,7 +11,7 @@ from zskip.errors import InvalidOption
 from zskip.language import tree
 from zskip.language.tree import Node
 
-__all__ = ["Dialect", "Predicate", "conjunction"]
+__all__ = ["Constant", "Dialect", "Predicate", "Template", "complement", "conjunction"]
 
 _REPR_CHARACTERS = 200
 
@@ -29,16 +29,38 @@ class Dialect:
     ansi: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value, or a list of values, where SQL text needs a constant."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """SQL text of a dialect with constants in it, which become text only where somebody asks for it."""
+
+    pieces: tuple[str | Constant, ...]
+    dialect: str
+
+    def render(self) -> str:
+        """The SQL text."""
+        from zskip.language.sql_literals import literal
+
+        return "".join([each if isinstance(each, str) else literal(each.value, self.dialect) for each in self.pieces])
+
+
 @dataclass(frozen=True, eq=False)
 class Predicate:
     """A WHERE condition bound to a table's schema.
 
-    ``text``: as the user wrote it. ``bound_text``: the SQL that engines run, with constants in place of now() and
-    parameters, and columns by their exact names. ``parts``: the conjuncts of an AND; empty for any other predicate.
+    ``written``: its text as the user wrote it; None if it was not written as SQL. ``template``: the SQL that engines
+    run, with columns by their exact names, and the values of now() and parameters; None if it is rendered from the
+    tree. ``parts``: the conjuncts of an AND; empty for any other predicate.
     """
 
-    text: str
-    bound_text: str
+    written: str | None
+    template: Template | None
     tree: Node
     schema: Schema
     dialect: Dialect
@@ -47,6 +69,11 @@ class Predicate:
     def __repr__(self) -> str:
         text = self.text if len(self.text) <= _REPR_CHARACTERS else self.text[: _REPR_CHARACTERS - 1] + "…"
         return f"<Predicate: {text}>"
+
+    @cached_property
+    def text(self) -> str:
+        """The condition for a person: as the user wrote it, or as SQL."""
+        return self.written if self.written is not None else self.sql() or "a condition that is not SQL"
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -66,13 +93,34 @@ class Predicate:
     def sql(self, dialect: str | None = None) -> str | None:
         """SQL text for an engine, in the predicate's own dialect by default; None if another cannot express it."""
         if dialect is None or dialect == self.dialect.name:
-            return self.bound_text
+            return self._own_sql
         from zskip.language.render import render
 
         return render(self.tree, dialect)
 
+    @cached_property
+    def _own_sql(self) -> str | None:
+        found = self.as_template()
+        return None if found is None else found.render()
+
+    def as_template(self) -> Template | None:
+        """Its SQL in its own dialect, with its values; None if the dialect cannot express it."""
+        if self.template is not None or not self.parts:
+            return self.template or _template(self.tree, self.dialect.name)
+        templates = [part.as_template() for part in self.parts]
+        known = [each for each in templates if each is not None]
+        if len(known) < len(templates):
+            return None
+        pieces: list[str | Constant] = []
+        for each in known:
+            pieces += [" AND (" if pieces else "(", *each.pieces, ")"]
+        return Template(tuple(pieces), self.dialect.name)
+
     def __str__(self) -> str:
         return self.text
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
 
 def conjunction(predicates: Sequence[Predicate]) -> Predicate:
@@ -84,11 +132,29 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
     parts = tuple(part for predicate in predicates for part in predicate.conjuncts)
     if len(parts) == 1:
         return parts[0]
+    written = [part.written for part in parts]
     return Predicate(
-        " AND ".join(f"({part.text})" for part in parts),
-        " AND ".join(f"({part.bound_text})" for part in parts),
+        None if None in written else " AND ".join(f"({text})" for text in written),
+        None,
         tree.and_([part.tree for part in parts]),
         predicates[0].schema,
         predicates[0].dialect,
         parts,
     )
+
+
+def _template(node: Node, dialect: str) -> Template | None:
+    from zskip.language.render import render
+
+    sql = render(node, dialect)
+    return None if sql is None else Template((sql,), dialect)
+
+
+def complement(predicate: Predicate) -> Predicate:
+    """TRUE in exactly the rows in which a predicate is FALSE or NULL."""
+    own = predicate.as_template()
+    if own is not None:
+        own = Template(("(", *own.pieces, ") IS NOT TRUE"), own.dialect)
+    written = None if predicate.written is None else f"({predicate.written}) IS NOT TRUE"
+    node = tree.not_(tree.is_(predicate.tree, True))
+    return Predicate(written, own, node, predicate.schema, predicate.dialect)

@@ -5,32 +5,31 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 
-from zskip.errors import UnknownParameter
+import pyarrow as pa
+
+from zskip.language.arrow_constants import constant, is_list, plain_value
 
 __all__ = ["identifier", "literal", "quoted"]
 
-_MAX_BITS, _MOST_DIGITS = 3_300, 38
-"""The longest integer in bits. No engine has longer numbers, and Python limits the length of those that it prints."""
 
-
-def literal(value: object, dialect: str) -> str:
+def literal(value: Any, dialect: str) -> str:
     """SQL for a value of Python, numpy or Arrow, as a constant of the same type. Raises `UnknownParameter`.
 
     >>> literal(date(2024, 1, 31), "duckdb"), literal("it's", "duckdb")
     ("DATE '2024-01-31'", "'it''s'")
     """
-    for unwrap in ("as_py", "item"):
-        if hasattr(value, unwrap):
-            value = getattr(value, unwrap)()
+    if is_list(value):
+        elements = value.to_pylist() if isinstance(value, pa.Array | pa.ChunkedArray) else value
+        return "(" + ", ".join([literal(each, dialect) for each in elements]) + ")"
+    value = plain_value(value)
     match value:
         case None:
             return "NULL"
         case bool():
             return "TRUE" if value else "FALSE"
         case int():
-            if value.bit_length() > _MAX_BITS:
-                raise UnknownParameter("A parameter is a whole number of more than a thousand digits.")
             return str(value) if value >= 0 else f"({value})"
         case float():
             text = (
@@ -42,16 +41,8 @@ def literal(value: object, dialect: str) -> str:
             )
             return f"CAST({quoted(text, dialect)} AS DOUBLE)"
         case Decimal():
-            if not value.is_finite():
-                raise UnknownParameter(f"SQL has no decimal {value}.")
-            if not -_MOST_DIGITS <= value.adjusted() < _MOST_DIGITS:  # written out, it may take all memory
-                raise UnknownParameter(f"The decimal {value} has more than {_MOST_DIGITS} digits.")
-            digits = f"{value:f}"
-            scale = len(digits.partition(".")[2])
-            precision = max(len(digits.lstrip("-").replace(".", "")), scale, 1)
-            if precision > _MOST_DIGITS:
-                raise UnknownParameter(f"The decimal {value} has more than {_MOST_DIGITS} digits.")
-            return f"CAST({quoted(digits, dialect)} AS DECIMAL({precision}, {scale}))"
+            type = constant(value).type
+            return f"CAST({quoted(f'{value:f}', dialect)} AS DECIMAL({type.precision}, {type.scale}))"
         case str():
             return quoted(value, dialect)
         case bytes():
@@ -62,14 +53,8 @@ def literal(value: object, dialect: str) -> str:
             return f"DATE '{value.isoformat()}'"
         case time():
             return f"TIME '{value.isoformat()}'"
-        case timedelta():
-            micros = value // timedelta(microseconds=1)
-            return f"INTERVAL '{micros}' MICROSECONDS"
-        case list() | tuple() | set() | frozenset():
-            return "(" + ", ".join(literal(each, dialect) for each in value) + ")"
-    raise UnknownParameter(
-        f"A parameter cannot hold a {type(value).__name__}: give a number, a text, a date or a time."
-    )
+    micros: int = value // timedelta(microseconds=1)
+    return f"INTERVAL '{micros}' MICROSECONDS"
 
 
 def identifier(*parts: str) -> str:
@@ -93,8 +78,5 @@ def quoted(text: str, dialect: str) -> str:
 def _timestamp(value: datetime, dialect: str) -> str:
     if value.tzinfo is None:
         return f"{'TIMESTAMP_NTZ' if dialect == 'spark' else 'TIMESTAMP'} '{value.isoformat(' ')}'"
-    try:
-        utc = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
-    except OverflowError as error:
-        raise UnknownParameter(f"In UTC, the year of the parameter {value} is not one of 1 to 9999.") from error
+    utc = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
     return f"{'TIMESTAMP' if dialect == 'spark' else 'TIMESTAMPTZ'} '{utc}+00:00'"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from zskip.binder import bind
+from zskip.binder.bind_condition import bind_again
 from zskip.core.schema import Schema
 from zskip.language import Predicate
 from zskip.plan.plan import Plan
@@ -59,7 +59,7 @@ def kept_survivors(index: Index, predicate: Predicate | None, *, changes: Change
     """The result of `find_survivors` for a predicate bound to the table's columns, cached if there are no changes."""
     if changes:
         return find_survivors(index, predicate, changes=changes)
-    meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
+    meaning = None if predicate is None else (predicate.sql() or predicate, predicate.dialect)
     return index.once(("survivors", meaning), lambda: find_survivors(index, predicate), _bytes)
 
 
@@ -72,8 +72,7 @@ def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
     """The predicate, bound again if it was bound to columns of other types, to which its constants were fitted."""
     if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
         return predicate
-    dialect = predicate.dialect
-    return bind(predicate.bound_text, schema, dialect=dialect.name, timezone=dialect.timezone, ansi=dialect.ansi)
+    return bind_again(predicate, schema)
 
 
 def _surviving_shards(index: Index, predicate: Predicate, columns: list[str], budget: Budget) -> np.ndarray:

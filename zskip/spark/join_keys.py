@@ -45,7 +45,7 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm, dialect: Dialect) -
     if kind == "ALWAYS_FALSE":
         any_column = next(iter(schema.columns.values()))
         text = "no key of a join"
-        return Predicate(text, text, never(Reference(any_column.path, any_column.type)), schema, dialect)
+        return Predicate(text, None, never(Reference(any_column.path, any_column.type)), schema, dialect)
     if kind != "IN":
         return None
     children = predicate.children()
@@ -61,7 +61,7 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm, dialect: Dialect) -
     if keys is None:
         return None
     text = f"{column.path} IN ({len(keys):,} keys of a join)"
-    return Predicate(text, text, in_(Reference(column.path, column.type), keys), schema, dialect)
+    return Predicate(text, None, in_(Reference(column.path, column.type), keys), schema, dialect)
 
 
 def _column(term: Any, schema: Schema, jvm: Jvm) -> Column | None:

@@ -288,7 +288,7 @@ def files_with_keys(index: Index, column: Column, keys: pa.Array, or_null: bool,
         term = Reference(column.path, column.type)
         node = or_([in_(term, keys), IsNull(term)]) if or_null else in_(term, keys)
         text = f"{column.path} IN ({len(keys):,} keys)"
-        return find_survivors(index, Predicate(text, text, node, index.snapshot.schema, Dialect())).numbers
+        return find_survivors(index, Predicate(text, None, node, index.snapshot.schema, Dialect())).numbers
 
     return index.once(("keys", origin, column.path, or_null), found, lambda numbers: numbers.nbytes)
 

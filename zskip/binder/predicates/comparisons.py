@@ -38,7 +38,7 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
     except Refused as refusal:
         if op != "=":
             return opaque(binding, whole, refusal.why)
-        left, right = (left, right) if literal_value(left, binding.dialect) is None else (right, left)
+        left, right = (left, right) if literal_value(left, binding) is None else (right, left)
         return case_folded_equality(binding, left, [right], whole, refusal.why)
 
 

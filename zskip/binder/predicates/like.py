@@ -45,7 +45,7 @@ def _default_escape(binding: Binding) -> str | None:
 def escaped(binding: Binding, node: exp.Expr) -> Node:
     """``s LIKE 'p#%' ESCAPE '#'``."""
     inner = node.this
-    escape = literal_value(node.expression, binding.dialect)
+    escape = literal_value(node.expression, binding)
     if isinstance(inner, exp.Like) and escape is not None and escape.is_valid and len(escape.as_py()) <= 1:
         subject, text = binding.scalar(inner.this), binding.scalar(inner.expression)
         if isinstance(text, Literal) and text.value.is_valid and t.is_string(subject.type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +18,12 @@ from zskip.binder.predicates.operands import bind_comparison, fitted, may_round,
 from zskip.binder.refusals import opaque
 from zskip.core import types as t
 from zskip.language import tree
+from zskip.language.arrow_constants import constant
 from zskip.language.literals import Refused, integer_limits, unified
 from zskip.language.tree import Literal, Node, Reference, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["between", "in_"]
+__all__ = ["among", "between", "in_"]
 
 _MAX_TERMS = 1_000
 """Expressions in a list that are not constants: each of them becomes a comparison."""
@@ -67,9 +69,9 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         return any_row(binding, [row_pairs(binding, left, each) for each in rows if each is not None], node)
     try:
         subject = binding.value(node.this)
-        values = _long_list(binding, node)
+        values = _given_list(binding, node)
         if values is not None:
-            return distribute(lambda term: _in_array(binding, term, values, node), subject)
+            return distribute(lambda term: _in_given(binding, term, values, node), subject)
         if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MAX_TERMS:
             raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are not constants")
         scalars = [binding.scalar(each) for each in node.expressions]
@@ -82,21 +84,20 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         return case_folded_equality(binding, node.this, node.expressions, node, refusal.why)
 
 
-def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:
-    """The long list that the single constant of an IN stands for; None if it does not stand for one."""
+def _given_list(binding: Binding, node: exp.Expr) -> pa.Array | list[Any] | None:
+    """The list that is the only operand of an IN: a parameter or a long written one; None for other operands."""
     only = node.expressions[0] if len(node.expressions) == 1 else None
-    long_list = binding.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
-    return None if long_list is None else long_list.values
+    value = binding.source.values.get(only.meta.get("start", -1)) if isinstance(only, exp.Literal) else None
+    return value.value if value is not None and isinstance(value.value, pa.Array | list) else None
 
 
-def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
-    if isinstance(term, Literal):
-        return _in_scalars(binding, term, [Literal(value) for value in values], node)
+def _in_given(binding: Binding, term: Scalar, values: pa.Array | list[Any], node: exp.Expr) -> Node:
+    if isinstance(values, list) or isinstance(term, Literal) or not len(values):
+        scalars: list[Scalar] = [Literal(each if isinstance(each, pa.Scalar) else constant(each)) for each in values]
+        return _in_scalars(binding, term, scalars, node)
     require_comparable(binding, term.type, values.type, node, True)
-    if term.type == values.type:
-        return tree.in_(term, values)
-    if t.is_integer(term.type) and t.is_integer(values.type):
-        return _among_integers(term, values)
+    if term.type == values.type or (t.is_integer(term.type) and t.is_integer(values.type)):
+        return among(term, values)
     if t.is_decimal(values.type) and isinstance(term, Reference) and t.is_integer(term.type) | t.is_decimal(term.type):
         fitted(binding, term, values[0])  # raises `Refused` for one value if it does for all
         exact = pc.equal(pc.round(values, getattr(term.type, "scale", 0), "towards_zero"), values)
@@ -105,8 +106,10 @@ def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) 
     return _in_list(binding, term, list(values), node)
 
 
-def _among_integers(term: Scalar, values: pa.Array) -> Node:
-    """``term IN values`` for an integer term and int64 values; values outside the term's type are dropped."""
+def among(term: Scalar, values: pa.Array) -> Node:
+    """``term IN values`` of its type, or for an integer term int64 values; those that it cannot have are dropped."""
+    if term.type == values.type:
+        return tree.in_(term, values)
     low, high = integer_limits(term.type)
     inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
     return tree.in_(term, values.filter(inside).cast(term.type))

@@ -78,7 +78,7 @@ def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, 
     if not are_comparable(left, right, literal):
         one, other = (type_name(type, binding.dialect.name) for type in (left, right))
         message = f"{binding.dialect.name} does not compare {one} with {other}."
-        raise IncomparableTypes(message, binding.source.original, span(binding.source, whole))
+        raise IncomparableTypes(message, binding.source.text, span(binding.source, whole))
 
 
 def may_round(*scalars: Scalar) -> bool:

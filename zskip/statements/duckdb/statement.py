@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zskip.binder.sql_text import require_parameters
+from zskip.binder.source_text import require_parameters
 from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened

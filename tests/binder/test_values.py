@@ -1,0 +1,353 @@
+"""Values stay values: a parameter, a long list and a long chain mean what their constants mean, wherever they stand."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zskip import pruning
+from zskip.binder import Parameters, bind
+from zskip.core.schema import Schema
+from zskip.errors import SqlError, UnknownParameter, UnsupportedSql
+from zskip.language.sql_literals import literal
+from zskip.language.tree import In, Not, walk
+from zskip.stats import Ranges, Statistics
+from zskip.stats.collect import row_groups
+
+TYPES = {
+    "i": pa.int64(),
+    "t": pa.int8(),
+    "u": pa.uint64(),
+    "f": pa.float64(),
+    "g": pa.float32(),
+    "c": pa.decimal128(9, 2),
+    "s": pa.string(),
+    "d": pa.date32(),
+    "m": pa.timestamp("us"),
+    "b": pa.bool_(),
+}
+SCHEMA = Schema(pa.schema(TYPES))
+NUMBERS = ", ".join(str(number * 7 - 500) for number in range(120))
+TEXTS = ", ".join(f"'k{number}'" for number in range(120))
+DATES = ", ".join(f"DATE '20{number % 80 + 10}-{number % 12 + 1:02}-{number % 28 + 1:02}'" for number in range(120))
+DOUBLES = ", ".join(f"CAST('{number / 4}' AS DOUBLE)" for number in range(-60, 60))
+DECIMALS = ", ".join(f"{number * 7 - 500}.{number % 4 * 25:03}" for number in range(120))
+DATE_TEXTS = DATES.replace("DATE ", "")
+
+
+def described(sql: str, dialect: str = "duckdb", params: Parameters | None = None) -> list[str]:
+    """What the tree of a predicate says, part by part; the kind of the error of one that does not bind."""
+    try:
+        return [shown(node) for node in walk(bind(sql, SCHEMA, dialect=dialect, params=params).tree)]
+    except SqlError as error:
+        return [type(error).__name__]
+
+
+def shown(node: object) -> str:
+    if isinstance(node, In):
+        return f"{node.term} in {node.values.to_pylist()} {node.or_null}"
+    parts = [getattr(node, name) for name in ("op", "left", "right", "term", "paths") if hasattr(node, name)]
+    return f"{type(node).__name__} {parts}"
+
+
+ANYWHERE = [
+    "i IN ({n})",
+    "i NOT IN ({n}) AND s IN ({s})",
+    "t IN ({n})",
+    "u IN ({n})",
+    "f IN ({n})",
+    "g IN ({n})",
+    "c IN ({n})",
+    "s IN ({s})",
+    "s IN ({n})",
+    "i IN ({s})",
+    "d IN ({d})",
+    "d IN ({x})",
+    "m IN ({d})",
+    "s IN ({d})",
+    "b IN ({n})",
+    "i + 1 IN ({n})",
+    "NOT (i IN ({n}) OR s IN ({s}))",
+    "5 IN ({n})",
+    "i in\n (  {n}  ) -- IN ({n})\n AND t > 3",
+    "s = 'IN ({n})' AND i IN ({n})",
+    "s = 'IN ({n})'",
+    "i > 5 /* i IN ({n}) */",
+    "CASE WHEN i IN ({n}) THEN t ELSE 0 END > 3",
+    "(i IN ({n})) = TRUE",
+    "(i IN ({n})) IS NOT TRUE",
+    "(i, t) IN ({n})",
+    "i IN ({n}, NULL)",
+    "i IN ({n}, 5.5)",
+    "i IN ({n}, 1e3)",
+    "i IN [{n}]",
+    "i IN (({n}))",
+    "hash(i) IN ({n})",
+    "upper(s) IN ({s})",
+    "s IN ({s}, 'it''s')",
+    "s IN ({s}, 'a\\b')",
+    "d IN ({d}, DATE '2024-02-30')",
+    "d IN ({d}, DATE '0000-01-01')",
+    "coalesce(i, 0) IN ({n})",
+    "i IN ({n}) = (s IN ({s}))",
+    "position('a' IN ({s})) = 1",
+    "s IN ('', '''', {s}, '''a''b''')",
+    "s IN ({s}, '''a\\''b')",
+    "s IN ({s}, 'a' 'b')",
+    "s IN ({s}, 'a''', 'b) IN (')",
+    "i IN ((-5), {n})",
+    "i IN (-5, - 6, {n})",
+    "f IN (CAST('1.5' AS DOUBLE), {f})",
+    "i IN ({f})",
+    "s IN ({f})",
+    "f IN ({f}, CAST('1.5x' AS DOUBLE))",
+    "i IN ({n}",
+    "i IN {n})",
+    "nobody IN ({n})",
+    "d IN ({n})",
+    *(f"{column} IN ({{p}})" for column in TYPES if column not in "dm"),
+    "c NOT IN ({p})", "c + 1 IN ({p})", "i IN ({p}, 5)", "c IN ({p}, 123456789.5)", "c IN ({p}, 0.12345678901234567)",
+    "5.5 IN ({p})", "i IN ({p}, .5)", "c IN ({p}, -0.0)", "c IN [{p}]", "i IN ({p}, (-1.5))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("form", ANYWHERE)
+def test_a_long_list_means_what_the_parser_makes_of_it(form: str, dialect: str) -> None:
+    lists = {"n": NUMBERS, "s": TEXTS, "d": DATES, "x": DATE_TEXTS, "f": DOUBLES, "p": DECIMALS}
+    parsed = {kind: text.replace(", ", ", /* parsed */ ", 1) for kind, text in lists.items()}
+    if "/*" in form:
+        parsed = {kind: text.replace("/* parsed */", "-- parsed\n") for kind, text in parsed.items()}
+    texts = [form.format(**each) for each in (lists, parsed)]
+    if "'IN (" not in form:  # a comment in a text is another text
+        assert described(texts[0], dialect) == described(texts[1], dialect)
+    assert described(texts[0], dialect)
+
+
+def test_a_long_list_is_read_as_an_array() -> None:
+    sql = f"i IN ({NUMBERS})"
+    (found,) = [node for node in walk(bind(sql, SCHEMA).tree) if isinstance(node, In)]
+    assert found.values.to_pylist() == [number * 7 - 500 for number in range(120)]
+    assert bind(sql, SCHEMA).sql() == f'"i" IN ({NUMBERS})'
+    assert bind(f"s = 'IN ({NUMBERS})' AND i IN ({NUMBERS})", SCHEMA).conjuncts[0].sql() == f"\"s\" = 'IN ({NUMBERS})'"
+
+
+VALUES: dict[str, list[object]] = {
+    "integers": [*range(-50, 50), 2**62],
+    "large integers": [*range(50), 2**70],
+    "floats": [number / 4 for number in range(-100, 100)] + [float("nan"), float("inf"), -0.0, 0.0],
+    "texts": [f"it's {number}" for number in range(60)] + ["\\", ""],
+    "dates": [dt.date(2020, 1, 1) + dt.timedelta(days=number) for number in range(60)],
+    "moments": [dt.datetime(2020, 1, 1) + dt.timedelta(hours=number) for number in range(60)],
+    "integers and NULL": [*range(60), None],
+    "integers and floats": [*range(60), 0.5],
+    "booleans": [True, False] * 30,
+}
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("count", [3, 1_000])
+def test_a_list_as_a_parameter_means_what_its_literals_mean(kind: str, dialect: str, count: int) -> None:
+    values = VALUES[kind][-count:]
+    for column in TYPES:
+        written = described(f"t > 1 AND {column} IN {literal(values, dialect)}", dialect)
+        assert described(f"t > 1 AND {column} IN $list", dialect, {"list": values}) == written
+
+
+SCALARS: list[object] = [
+    5, -5, 0, 128, 2**63, -(2**63), 2**70, 10**40, 1.5, -0.0, 1e300, float("nan"), float("-inf"), True, False, None,
+    Decimal("1.50"), Decimal("-7"), Decimal("0.001"), Decimal(10**30), "", "it's", "back\\slash", "5", "2020-01-31",
+    b"a", b"", dt.date(2020, 1, 31), dt.datetime(2020, 1, 31, 12, 30, 0, 17), dt.datetime(2020, 1, 31, tzinfo=dt.UTC),
+    dt.time(12, 30), dt.timedelta(days=1), np.int8(3), np.float32(0.1), pa.scalar(3), pa.scalar("x"),
+    pa.scalar(1580428800000000001, pa.timestamp("ns")),
+]  # fmt: skip
+USES = [
+    "{c} = {p}", "{p} < {c}", "{c} <> {p}", "{c} BETWEEN {p} AND {p}", "{c} IN ({p}, 3)", "{c} IS DISTINCT FROM {p}",
+    "coalesce({c}, {p}) = {p}",
+    "CASE WHEN {c} = {p} THEN t ELSE 0 END > 3", "abs({c}) > {p}", "i + {p} > 7", "-{p} < i",
+    "s LIKE {p}", "starts_with(s, {p})", "substr(s, 1, {p}) = 'a'", "{p}", "{c} IS {p}",
+    "({c}, t) = ({p}, 3)", "d + {p} > DATE '2020-01-01'", "round(f, {p}) = 2", "m >= {p} AND NOT ({c} > {p})",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("use", USES)
+def test_a_parameter_means_what_its_literal_means(use: str, dialect: str) -> None:
+    for value in SCALARS:
+        for column in "ifcsdm" if "{c}" in use else "i":
+            written = use.format(c=column, p=literal(value, dialect))
+            named = use.format(c=column, p="$p")
+            assert described(named, dialect, {"p": value}) == described(written, dialect), (named, value)
+
+
+def test_values_are_written_out_only_for_an_engine() -> None:
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=number) for number in range(1000)]
+    bound = bind("d IN $days AND D > $1 AND t + $x < 5", SCHEMA, params={"days": days, "1": days[0], "x": -3})
+    assert [each.text for each in bound.conjuncts] == ["d IN $days", "D > $1", "t + $x < 5"]
+    assert bound.conjuncts[0].sql() == f'"d" IN ({", ".join(f"DATE {str(day)!r}" for day in days)})'
+    assert bound.conjuncts[1].sql() == "\"d\" > DATE '2020-01-01'"
+    assert bound.conjuncts[2].sql() == '"t" + (-3) < 5'
+
+
+def test_arrays_are_lists_too() -> None:
+    for values in (np.arange(5), pa.array([0, 1, 2, 3, 4], pa.uint8()), pa.chunked_array([[0, 1], [2, 3, 4]])):
+        found = bind("i IN $l", SCHEMA, params={"l": values}).tree
+        assert isinstance(found, In)
+        assert found.values.to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_a_hundred_thousand_values_are_one_array() -> None:
+    numbers, texts = range(100_000), [f"it's {number}" for number in range(100_000)]
+    for column, values in (("i", list(numbers)), ("f", [number / 4 for number in numbers]), ("s", texts)):
+        written = f"{column} IN {literal(values, 'duckdb')}" if column != "f" else "f IN $l"
+        for sql, params in ((f"{column} IN $l", {"l": values}), (written, {"l": values} if "$" in written else None)):
+            found = bind(sql, SCHEMA, params=params).tree
+            assert isinstance(found, In)
+            assert found.values.to_pylist() == sorted(values)
+
+
+LONG_TEXTS = {
+    "expressions": f"i IN ({', '.join(['i + 1'] * 100_000)})",
+    "functions": " OR ".join(f"abs(i + {number}) = 3" for number in range(10_000)),
+    "arguments": f"greatest({', '.join(f'i + {number}' for number in range(21_000))}) = 1",
+    "characters": "i = 1" + " " * 3_000_000,
+    "words": " OR ".join(["i=1 OR t=2"] * 75_000),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_TEXTS)
+def test_what_is_too_long_is_refused(kind: str) -> None:
+    """300,000 expressions in a list took 11 seconds and 0.9 GB."""
+    with pytest.raises(UnsupportedSql, match="too long to be read: more than"):
+        bind(LONG_TEXTS[kind], SCHEMA)
+
+
+@pytest.mark.parametrize("sql", ["i = ?", "i IN (?)", "i IN (1, ?)", "i BETWEEN 1 AND ?", "list_contains(?, i)"])
+@pytest.mark.parametrize("value", [[1, 2], (1,), {3}, []])
+def test_a_list_as_a_parameter_stands_behind_in_alone(sql: str, value: object) -> None:
+    with pytest.raises(UnknownParameter, match="is allowed only after IN") as caught:
+        bind(sql, SCHEMA, params=[value])
+    assert caught.value.span == (sql.index("?"), sql.index("?") + 1)
+
+
+def test_an_error_behind_a_list_points_at_its_place() -> None:
+    sql = f"i IN ({NUMBERS}) AND nobody = 3"
+    with pytest.raises(SqlError) as caught:
+        bind(sql, SCHEMA)
+    assert caught.value.span == (sql.index("nobody"), sql.index(" = 3"))
+
+
+def test_the_outcomes_are_those_of_duckdb() -> None:
+    rows = pa.table({"i": [*range(-600, 3000, 3), None]})
+    con = duckdb.connect()
+    con.register("rows", rows)
+    for sql in (f"i IN ({NUMBERS})", f"i NOT IN ({NUMBERS})"):
+        answers = [answer for (answer,) in con.execute(f"SELECT ({sql}) FROM rows").fetchall()]
+        bounds, flags = pa.array(rows["i"].to_pylist(), pa.int64()), pa.array(np.zeros(len(rows), bool))
+        null = bounds.is_null()
+        ranges = Ranges(bounds, bounds, pa.array([not each.as_py() for each in null]), null, flags)
+        statistics = Statistics(pa.array(np.ones(len(rows), np.int64)), {"i": ranges})
+        found = pruning.outcomes(bind(sql, SCHEMA), statistics)
+        assert found.can_be_true.tolist() == [answer is True for answer in answers]
+        assert found.can_be_null.tolist() == [answer is None for answer in answers]
+
+
+def test_a_constant_on_the_left_is_compared_with_each() -> None:
+    bound = bind(f"5 IN ({NUMBERS})", SCHEMA)
+    no = Statistics(pa.array([1]), {})
+    assert not pruning.outcomes(bound, no).may_match.any()
+    assert pruning.outcomes(bind(f"11 IN ({NUMBERS})", SCHEMA), no).all_match.all()
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "dialect"), [("i", "NULL", "duckdb"), ("f", "0.333", "duckdb"), ("f", "-1e3", "spark")]
+)
+def test_forty_thousand_constants_of_any_form_bind(column: str, first: str, dialect: str) -> None:
+    point = ".25" if "." in first else ""
+    listed = ", ".join([first, *(f"{'-' * (number % 2)}{number}{point}" for number in range(40_000))])
+    bound = bind(f"{column} IN ({listed})", SCHEMA, dialect=dialect)
+    assert bound.columns == {column}
+    assert any(isinstance(node, In) for node in walk(bound.tree))
+
+
+def chain(form: str, link: str, count: int = 150) -> str:
+    """A form again and again: `{n}` stands for a number in it."""
+    return link.join(form.format(n=number * 7) for number in range(count))
+
+
+ORED, ANDED = chain("i = {n}", " OR "), chain("i <> {n}", " AND ")
+QUOTED = chain("'{n}'", ", ")
+TAKEN = [
+    ORED, ANDED, chain("t = {n}", " OR "), chain("u != {n}", " AND "), chain("s = 'k{n}'", "\nor\n"),
+    chain("I = {n}", " OR "), f"f > 3 AND ({ORED})", f"NOT ({ORED})", f"({ORED}) AND ({ANDED})", f"{ORED} OR t = 999",
+    f"f > 3 AND {ORED}", f"{ORED} AND f > 3", f"f > 3 OR {ORED} OR t = 1 AND f < 9", f"{ANDED} AND i <> NULL",
+    f"f BETWEEN 1 AND {ORED}", f"{ANDED} OR f > 9", f"NOT {ORED}", f"CASE WHEN {ORED} THEN t = 7 ELSE f > 5 END",
+    chain("i = {n}", " OR ") + chain(" OR t = {n}", ""), f"{ORED} OR s = '{ORED.replace('i', 's')}'", f"{ORED} -- i",
+    chain("s = 'it''s {n}'", " OR ") + " OR s = 'k7'", f"coalesce({ORED}, f > 3)",
+    f"{ORED} /* or */ + 1", f"{ORED} + 1",
+]  # fmt: skip
+NESTED = " OR ".join(["s = 'k7'", f"s = '({ANDED})'"] * 60)
+NO_CHAINS = [
+    chain("f = {n}", " OR "), chain("s = {n}", " OR "), chain("i = '{n}'", " OR "), chain("i = -{n}", " OR "),
+    chain("i = 9999999999999999999{n}", " OR "), chain("i = {n}", " AND "), chain("i <> {n}", " OR "),
+    chain("i = {n} OR t = {n}", " OR "), f"s = '{ORED}'", chain("(s = 'k{n}')", " OR "), chain("i = {n} + 1", " OR "),
+    chain("i = {n}.5", " OR "), f"s IN ('{ORED}', {QUOTED})", f"t = 1 /* {ORED} */",
+    f"len(list_filter([7, 8], i -> {ORED})) = 1",
+]  # fmt: skip
+
+
+def rows(count: int = 300) -> pa.Table:
+    """Rows whose values are in the chains or beside them; of columns that no chain is on, NULL."""
+    draw = random.Random(3)
+    values = {
+        name: [draw.choice([None, 0, 1, 7, 14, 99]) for _ in range(count)] if name in "ituf" else [None] * count
+        for name in TYPES
+    }
+    values["s"] = [draw.choice([None, "k0", "k7", "x"]) for _ in range(count)]
+    return pa.table({name: pa.array(values[name], type) for name, type in TYPES.items()})
+
+
+@pytest.mark.parametrize("sql", [pytest.param(sql, id=str(at)) for at, sql in enumerate(TAKEN + NO_CHAINS)])
+def test_a_chain_means_what_its_terms_mean(sql: str) -> None:
+    """Of units of one row each, the outcomes are DuckDB's answers."""
+    with duckdb.connect() as con:
+        con.register("rows", rows())
+        try:
+            answers = [answer for (answer,) in con.sql(f"SELECT ({sql}\n) FROM rows").fetchall()]
+        except duckdb.Error:
+            return
+    found = bind(sql, SCHEMA)
+    units = row_groups(rows(), np.arange(rows().num_rows + 1), SCHEMA).statistics(sorted(found.columns))
+    outcomes, true = pruning.outcomes(found, units), np.array([each is True for each in answers])
+    assert outcomes.may_match[true].all()
+    assert not outcomes.all_match[~true].any()
+    assert sql not in TAKEN or "+ 1" in sql or (outcomes.may_match == true).all()
+
+
+def test_five_thousand_terms_are_one_list() -> None:
+    ored, anded = (
+        bind(chain(form, link, 5_000), SCHEMA) for form, link in (("i = {n}", " OR "), ("s <> 'k{n}'", " AND "))
+    )
+    assert isinstance(ored.tree, In)
+    assert len(ored.tree.values) == 5_000
+    assert isinstance(anded.tree, Not)
+
+
+@pytest.mark.parametrize("form", ["i = {n} AND t < {n}", "i BETWEEN {n} AND {n}", "i > {n} OR s = 'a'", "f = {n}"])
+def test_many_conditions_are_bound_or_refused(form: str) -> None:
+    for count in (300, 900, 2_200, 30_000):
+        sql = chain(form, " OR ", count)
+        try:
+            bound = bind(sql, SCHEMA)
+        except UnsupportedSql:
+            assert count >= 2_200
+        else:
+            assert bound.columns == {word for word in form.split() if word in TYPES}
+            assert not pruning.outcomes(bound, Statistics(pa.array([1]), {})).all_match.any()
