@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,11 @@ __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_leve
 _LOG = logging.getLogger("zskip")
 # More partitions than this, each of fewer rows than that, are worth a warning.
 _MANY_PARTITIONS, _FEW_ROWS = 200, 1_000
+# Partitions of one file with at most so many rows share one assignment: it only orders the rows of a row group.
+_ONE_ROW_GROUP = 4_096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Routing:
     """One assignment per partition. A table without partitions has one assignment, with an empty key.
 
@@ -37,7 +41,7 @@ class Routing:
     keys: tuple[tuple[str, ...], ...]
     assignments: tuple[Assignment, ...]
 
-    @property
+    @cached_property
     def first_file(self) -> np.ndarray:
         """The number of each partition's first file, and at the end the number of all files."""
         return offsets_of([assignment.files for assignment in self.assignments])
@@ -53,15 +57,19 @@ class Routing:
             return np.asarray(self.assignments[0].assign(_columns_read(self.assignments[0], rows)), np.int64)
         keys, numbers = partition_numbers(rows, self.partition_by)
         partition_of_key = {key: number for number, key in enumerate(self.keys)}
-        routed = np.empty(rows.num_rows, np.int64)
-        for number, key in enumerate(keys):
-            chosen = np.flatnonzero(numbers == number)
-            partition = partition_of_key[key]
+        partitions = np.array([partition_of_key[key] for key in keys], np.int64)
+        routed = first[partitions[numbers]]
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(keys) + 1))
+        for partition, (start, end) in zip(partitions.tolist(), pairwise(ends.tolist()), strict=True):
             assignment = self.assignments[partition]
+            if assignment.files == 1:
+                continue
+            chosen = order[start:end]
             routed[chosen] = (
                 assignment.assign(_columns_read(assignment, rows).take(pa.array(chosen))) + first[partition]
             )
-        return routed
+        return np.asarray(routed)
 
     def partition_of(self, file: int) -> int:
         """The number of the partition of a file."""
@@ -123,11 +131,17 @@ def fitted(
             len(counts),
             total // len(counts),
         )
-    assignments = []
+    assignments: list[Assignment] = []
+    shared: Assignment | None = None
     for key in sorted(counts):
+        in_partition = max(1, round(files * counts[key] / max(total, 1)))
+        small = bool(options.partition_by) and in_partition == 1 and counts[key] <= _ONE_ROW_GROUP
+        if small and shared is not None:
+            assignments.append(shared)
+            continue
         # A partition without sampled rows is so small that any layout suits it.
         rows = sample
-        if options.partition_by:
+        if options.partition_by and not small:
             rows = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
         if look_ups is not None and options.workload is None:
             weights = weights_of(look_ups.weights_of(rows, counts[key]), by)
@@ -136,12 +150,14 @@ def fitted(
                 rows,
                 by,
                 layout=options.layout,
-                files=max(1, round(files * counts[key] / max(total, 1))),
+                files=in_partition,
                 weights=weights,
                 workload=options.workload,
-                total_rows=counts[key],
+                total_rows=max(counts[key], rows.num_rows) if small else counts[key],
             )
         )
+        if small:
+            shared = assignments[-1]
     return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments))
 
 

@@ -58,6 +58,8 @@ _SORTING_FACTOR = 1.25
 _DICTIONARY_DIVISOR = 64
 # The memory to rewrite a file in place, as a multiple of its size on disk.
 _UNPACKED = 10
+# A file of fewer rows has the encoding of the first rows: fitting its own takes longer than writing it.
+_FEW_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,14 @@ class _RowProfile:
     """Estimates for all rows from the first part that has some.
 
     ``in_memory``, ``stored``: bytes of a row in memory and in a file · ``part_bytes``: bytes of a part in memory ·
-    ``transit``: the schema with transit types.
+    ``transit``: the schema with transit types · ``encoding``: of these rows, and of files too small to fit their own.
     """
 
     in_memory: float
     stored: float
     part_bytes: int
     transit: pa.Schema
+    encoding: Encoding | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +247,11 @@ class _Write:
             if given.num_rows:
                 transit = transit_schema(given, self.schema.arrow, self.options.partition_by)
                 rows = storable_rows(given, transit)
-                head = rows.slice(0, 1 << 16)
+                head = self._stored(rows.slice(0, 1 << 16))
                 encoding = fitted_encoding(head, self.options.compression)
                 stored = stored_bytes(head, encoding) / head.num_rows if self.options.sized_by_bytes else 0.0
-                return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, transit)
-        return _RowProfile(0.0, 0.0, 0, self.schema.arrow)
+                return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, transit, encoding)
+        return _RowProfile(0.0, 0.0, 0, self.schema.arrow, None)
 
     # --- sample and fit ---
 
@@ -340,7 +343,7 @@ class _Write:
             # A bucket's rows are in memory twice: in their narrow form, and sorted in transit types.
             sorting = _SORTING_FACTOR * profile.in_memory * buckets.rows(bucket)
             with memory.reserved(int(buckets.bytes(bucket) + sorting)):
-                return list(self._files_of(buckets.take(bucket), routing, narrow, profile.transit))
+                return list(self._files_of(buckets.take(bucket), routing, narrow, profile))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -353,12 +356,10 @@ class _Write:
         return files
 
     def _files_of(
-        self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, schema: pa.Schema
+        self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, profile: _RowProfile
     ) -> Iterator[_File]:
-        """Write the files of one bucket. ``schema``: of the rows, with transit types.
-
-        It frees each column as soon as the last file has taken its rows.
-        """
+        """Write the files of one bucket. It frees each column as soon as the last file has taken its rows."""
+        schema = profile.transit
         pending = _by_file(bucket)
         del bucket
         while pending:
@@ -378,7 +379,7 @@ class _Write:
             del keys
             path = self.options.data_path(routing.folder_of(file), f"part-{file:06d}-{self.id}")
             rows_of_file = _taken(columns, narrow, schema, arranged)
-            yield self._write_file(path, trimmed(rows_of_file), by)
+            yield self._write_file(path, trimmed(rows_of_file), by, profile.encoding if rows < _FEW_ROWS else None)
 
     def _write_file(
         self, path: str, rows: pa.Table, sorted_by: Sequence[str], encoding: Encoding | None = None
@@ -386,9 +387,7 @@ class _Write:
         """``encoding``: by default fitted to the rows."""
         cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
-        # The folders have the values of partition columns; the index alone knows the attributes of dimensions.
-        attributes = [] if self.star is None else [field.name for field in self.star.attributes]
-        stored = rows.drop_columns([*self.options.partition_by, *attributes])
+        stored = self._stored(rows)
         self.begun.append(path)
         encoding = encoding or fitted_encoding(stored, self.options.compression)
         kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
@@ -397,6 +396,12 @@ class _Write:
         if self.sketches is not None:
             self.sketches.add(path, [keys_of(name, self.schema, rows) for name in self.sketches.names])
         return _File(path, units)
+
+    def _stored(self, rows: pa.Table) -> pa.Table:
+        """The columns in the files: the folders have the values of partition columns, and the index alone knows the
+        attributes of dimensions."""
+        attributes = [] if self.star is None else [field.name for field in self.star.attributes]
+        return rows.drop_columns([*self.options.partition_by, *attributes])
 
     def _data_files(self, files: Sequence[_File]) -> DataFiles:
         paths = [file.path for file in files]
