@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["LAYOUTS", "QUERIES", "TABLES"]
+import random
+import re
+
+__all__ = ["JOINS", "LAYOUTS", "QUERIES", "TABLES", "drawn"]
 
 LAYOUTS = {
     "lineorder": ["lo_orderdate", "lo_custkey"],
@@ -11,6 +14,14 @@ LAYOUTS = {
     "part": ["p_partkey"],
     "dates": ["d_datekey"],
 }
+
+JOINS = {
+    "customer": {"lo_custkey": "c_custkey"},
+    "supplier": {"lo_suppkey": "s_suppkey"},
+    "part": {"lo_partkey": "p_partkey"},
+    "dates": {"lo_orderdate": "d_datekey"},
+}
+"""The keys by which the facts join each dimension."""
 
 _DATE_KEY = "CAST(strftime({}, '%Y%m%d') AS INTEGER)"
 _PLACE = "rpad(substr(n_name, 1, 9), 9, ' ') || ({} % 10) AS {}, n_name AS {}, r_name AS {}"
@@ -105,3 +116,35 @@ QUERIES = {
         "c_region = 'AMERICA' AND s_nation = 'UNITED STATES' AND d_year IN (1997, 1998) AND p_category = 'MFGR#14'",
     ),
 }
+
+_REGIONS = ["AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST"]
+_NATIONS = ["ALGERIA", "ARGENTINA", "BRAZIL", "CHINA", "EGYPT", "FRANCE", "INDIA", "JAPAN", "PERU", "UNITED STATES"]
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+def drawn(seed: int) -> list[str]:
+    """The 13 queries with other constants: years, regions, nations, cities, months, weeks, categories and brands."""
+    draw = random.Random(seed)
+
+    def digits(match: re.Match[str]) -> str:
+        # MFGR#, a manufacturer, a category of it, and a brand of that: the names of brands begin alike.
+        name = match[1]
+        return "'MFGR#" + "".join(str(draw.randint(1, 5)) for _ in name[:2]) + name[2:] + "'"
+
+    replaced = [
+        (r"'MFGR#(\d+)'", digits),
+        (rf"'(?:{'|'.join(_REGIONS)})'", lambda _: f"'{draw.choice(_REGIONS)}'"),
+        (r"'UNITED STATES'", lambda _: f"'{draw.choice(_NATIONS)}'"),
+        (r"'UNITED KI(\d)'", lambda _: f"'{draw.choice(_NATIONS)[:9]:9}{draw.randint(0, 9)}'"),
+        (r"d_year = \d+", lambda _: f"d_year = {draw.randint(1992, 1998)}"),
+        (r"d_year IN \(1997, 1998\)", lambda _: f"d_year IN ({(year := draw.randint(1992, 1997))}, {year + 1})"),
+        (r"199401", lambda _: f"{draw.randint(1992, 1998)}{draw.randint(1, 12):02d}"),
+        (r"d_weeknuminyear = 6", lambda _: f"d_weeknuminyear = {draw.randint(1, 52)}"),
+        (r"'Dec1997'", lambda _: f"'{draw.choice(_MONTHS)}{draw.randint(1992, 1998)}'"),
+    ]
+    texts = []
+    for text in QUERIES.values():
+        for pattern, by in replaced:
+            text = re.sub(pattern, by, text)
+        texts.append(text)
+    return texts

@@ -1,6 +1,6 @@
 """Whole statements through zskip and over DuckDB's glob of the same files, in one run: medians, and their ratios.
 
-    python benchmarks/statements.py FOLDER [--sections events s3 overhead tpch-100 tpch-1000 ssb-500]
+    python benchmarks/statements.py FOLDER [--sections events s3 overhead tpch-100 … star-500]
 
 A ratio above 1 is a loss. All sections take about six minutes on two free cores, of which two make the tables:
 
@@ -9,6 +9,8 @@ s3        the requests of the same statements over the S3 protocol
 overhead  what zskip does before DuckDB runs a statement, in processor time; and the first call of a process
 tpch-N    the 22 queries of TPC-H at scale 1, lineitem in N files, laid out as `zskip.advise` ranks layouts for them
 ssb-N     the 13 queries of the Star Schema Benchmark, made of the tables of TPC-H, with its facts in N files
+star-N    the same, with the facts laid out by the attributes of the dimensions that these queries read
+drawn-N   the same, laid out for 130 queries with other constants
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from targets import at_least, at_most
 
 import zskip
 from tests.spark.tpch import QUERIES
+from zskip.statements.duckdb import explain_facts
 from zskip.statements.duckdb.catalog import _INDEXES
 from zskip.statements.duckdb.statement import rewrite
 from zskip.storage import open_storage
@@ -47,10 +50,12 @@ RUNS = 5
 UNCOUNTED = 4
 FILES = 2_000
 ROWS_A_FILE = 60_000
-SECTIONS = ["events", "s3", "overhead", "tpch-100", "tpch-1000", "ssb-500"]
+SECTIONS = ["events", "s3", "overhead", "tpch-100", "tpch-1000", "ssb-500", "star-500", "drawn-500"]
 # How many times faster a statement is to be than over the glob.
 FASTER = {"top 10": 30, "min, max, count": 50, "count of a range": 50, "join on three keys": 8}
-RATIOS = {"tpch-100": 0.92, "tpch-1000": 0.80, "ssb-500": 0.75}
+RATIOS = {"tpch-100": 0.92, "tpch-1000": 0.80, "ssb-500": 0.75, "star-500": 0.30, "drawn-500": 0.40}
+# The share of all files of facts that the 13 queries read.
+SHARES = {"star": 0.04, "drawn": 0.12}
 WORST_QUERY = 1.10
 MOST_REQUESTS = 20
 EVENTS = [
@@ -193,8 +198,15 @@ def main() -> None:
             overhead(tpch_tables(given.folder, 100))
         elif kind == "tpch":
             queries(section, tpch_tables(given.folder, int(files)), {str(key): text for key, text in QUERIES.items()})
-        else:
+        elif kind == "ssb":
             queries(section, star_tables(given.folder, int(files)), star.QUERIES)
+        else:
+            others = [text for seed in range(10) for text in star.drawn(seed)]
+            workload = list(star.QUERIES.values()) if kind == "star" else others
+            tables = attributed_tables(given.folder, int(files), kind, workload)
+            queries(section, tables, star.QUERIES)
+            read = sum(files_read(text, tables, "lineorder") for text in star.QUERIES.values())
+            at_most(SHARES[kind], read / len(star.QUERIES) / int(files), f"{section}, the share of files read")
     print(f"\n{time.perf_counter() - began:.0f} s in all")
 
 
@@ -268,6 +280,23 @@ def star_tables(folder: Path, files: int) -> dict[str, str]:
         lay_out(made, path, star.LAYOUTS[name], files if facts else files_of(made), {})
         tables[name] = str(path)
     return tables
+
+
+def attributed_tables(folder: Path, files: int, kind: str, workload: list[str]) -> dict[str, str]:
+    """The same tables, with the facts laid out for a workload by attributes of the dimensions."""
+    tables = star_tables(folder, files)
+    path = folder / f"ssb-{kind}-{files}" / "lineorder"
+    if not path.exists():
+        joins = {name: (tables[name], keys) for name, keys in star.JOINS.items()}
+        began = time.process_time()
+        zskip.write(str(folder / "ssb-lineorder.parquet"), path, workload=workload, joins=joins, files=files)
+        print(f"written in {time.process_time() - began:.1f} s of the processor's time", flush=True)
+    return {**tables, "lineorder": str(path)}
+
+
+def files_read(text: str, tables: Mapping[str, str], name: str) -> int:
+    facts = explain_facts(text, duckdb.connect(), tables=tables)
+    return sum(int(each["files_read"]) for each in facts if each["table"] == name)
 
 
 def by_zskip(text: str, con: duckdb.DuckDBPyConnection, tables: Mapping[str, str] | None = None) -> list[Any]:

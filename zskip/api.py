@@ -85,6 +85,8 @@ def write(
     frequency of look-ups on each column · ``workload``: predicates or SELECT statements like the expected queries, or a
     file of them · ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of
     sketches: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay ·
+    ``joins``: dimensions whose attributes ``by`` or the workload names: ``{"customer": ("lake/customer", {"custkey":
+    "c_custkey"})}`` joins each row with the customer of its key; ``by=["customer.region"]``; docs/star-schema.md ·
     ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or
     as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
     called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·

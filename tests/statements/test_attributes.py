@@ -257,6 +257,15 @@ def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:
     assert "Every proof held" in str(table.verify())
 
 
+def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    assert "refreshed" not in str(table.tend())
+    zskip.open(tmp_path / "customer").append(pa.table({"k": [9], "region": ["AFRICA"]}))
+    assert "would refresh the attributes of" in str(table.tend(dry_run=True))
+    assert "refreshed the attributes of" in str(table.tend())
+    assert "refreshed" not in str(table.tend())
+
+
 def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
     workload = ["SELECT sum(v) FROM facts, customer WHERE ck = k AND region = 'ASIA' AND v < 50"]
     table = _facts(tmp_path, by=None, workload=workload)

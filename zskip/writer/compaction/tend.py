@@ -1,4 +1,4 @@
-"""Tend: the maintenance that is due on a table, in steps within a budget: index, sketches, small files, vacuum."""
+"""Tend: the maintenance that is due, in steps within a budget: index, sketches, small files, joins, vacuum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from zskip.tablelog import Index, Snapshot, sketches_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction import compact
 from zskip.writer.options import WriteOptions
+from zskip.writer.refresh_joins import refresh_joins, stale_files
 from zskip.writer.sketching import complete_sketches
+from zskip.writer.star import as_recorded
 
 __all__ = ["tend"]
 
@@ -58,7 +60,8 @@ def tend(
     dry_run: bool = False,
     backend: Backend = LOCAL,
 ) -> Tended:
-    """Refresh the index of a folder of others' files, complete the sketches, optimize, and vacuum, in this order.
+    """Refresh the index of a folder of others' files, complete the sketches, optimize, refresh the attributes of
+    dimensions, and vacuum, in this order.
 
     A step that does not begin within ``max_seconds`` is left for the next run, and so are files beyond ``max_bytes``.
     If other writers change the same files in the meantime, the step is repeated, and after three attempts left for the
@@ -77,6 +80,8 @@ def tend(
     if managed:
         steps += _dropped(storage)
         add("optimize", lambda: _optimize(storage, options, budget, dry_run, backend))
+        if tablelog.load(storage).dimensions:
+            add("joins", lambda: _joins(storage, options, dry_run))
     add("vacuum", lambda: _vacuum(storage, older_than, dry_run))
     return Tended(tablelog.latest_version(storage), tuple(steps), budget.spent, dry_run)
 
@@ -149,6 +154,17 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
             why = _OTHERS
         left = f"{_files(files)} ({size_text(size)}), since {why}"
     return Step("optimize", _rewritten(done), left, done)
+
+
+def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
+    base = tablelog.load(storage)
+    stale = len(stale_files(Index(storage, base), as_recorded(base.dimensions)))
+    if not stale:
+        return Step("joins", "nothing was due")
+    if dry_run:
+        return Step("joins", f"would refresh the attributes of {_files(stale)}")
+    receipt = refresh_joins(storage, base, options)[1]
+    return Step("joins", f"refreshed the attributes of {_files(receipt.files)}", receipt=receipt)
 
 
 def _rewritten(done: Optimized) -> str:
