@@ -35,6 +35,7 @@ from zskip.core.receipts import (
     Sketched,
     Step,
     Tended,
+    Upserted,
     Vacuumed,
 )
 from zskip.core.schema import names_given
@@ -49,7 +50,7 @@ from zskip.storage import Storage
 from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.tablelog.sketches import named_sketches
-from zskip.writer import WriteOptions, append
+from zskip.writer import WriteOptions, append, open_source
 from zskip.writer import adopt as adopting
 from zskip.writer.backend import backend_of
 from zskip.writer.compaction import compact
@@ -58,6 +59,7 @@ from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
 from zskip.writer.refresh_joins import refresh_joins
 from zskip.writer.sketching import complete_sketches, drop_sketches
+from zskip.writer.upsert import upsert
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
@@ -298,6 +300,35 @@ class Table:
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
             snapshot, done = adopting.adopt(self._storage, base, given)
+        self._move_to(snapshot)
+        return done
+
+    def upsert(
+        self,
+        source: Any,
+        *,
+        on: str | Sequence[str],
+        batch: tuple[str, int] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Unpack[Resources],
+    ) -> Upserted:
+        """Replace the rows that have the keys of the source's rows, and insert the others, in one commit.
+
+        ``on``: the column, or the columns, that identify a row; −0.0 equals 0.0, and NaN equals NaN. The source must
+        have all columns, one row for each key, and no NULL in a key; it is held in memory. Files with such rows are
+        rewritten, so keys that are spread over the whole layout rewrite the whole table. ``batch``, ``storage_options``
+        and the other options as for `append`.
+
+        If other writers change the same rows meanwhile, it starts again from the newest version. Raises
+        `InvalidOption`, which names a key that is NULL or occurs twice, `SchemaMismatch`, `UnknownColumn` and
+        `CommitConflict`.
+        """
+        self._require_own()
+        rows = open_source(source, storage_options)
+        given = resources_of(options, "on", "batch", "storage_options")
+        base = self._newest()
+        with tablelog.naming_vacuums(self._storage, base):
+            snapshot, done = upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
         self._move_to(snapshot)
         return done
 

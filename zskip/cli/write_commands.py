@@ -1,4 +1,4 @@
-"""Commands that change a table: write, index, append, delete, optimize, cluster, restore, vacuum, tend."""
+"""Commands that change a table: write, index, append, upsert, delete, optimize, cluster, restore, vacuum, tend."""
 
 from __future__ import annotations
 
@@ -47,6 +47,19 @@ def add_row_commands(commands: Commands) -> None:
     command = add_command(commands, "append", append, "add rows to a table, without rewriting existing files")
     command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
+    add_rest(command)
+
+    command = add_command(
+        commands,
+        "upsert",
+        upsert,
+        "replace the rows whose keys exist, and insert the others, in one commit",
+        "zskip upsert changed.parquet lake/orders --on id",
+    )
+    command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--on", required=True, metavar="COLUMNS", help="the columns that identify a row, with commas")
+    command.add_argument("--batch", metavar="NAME:NUMBER", help="apply this batch of an application once")
     add_rest(command)
 
     command = add_command(
@@ -164,6 +177,19 @@ def append(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"appending to {given.path}") as progress:
         receipt = table.append(given.source, progress=progress)
+    show(receipt, given)
+
+
+def upsert(given: argparse.Namespace) -> None:
+    table = opened(given)
+    batch = None
+    if given.batch is not None:
+        name, _, number = given.batch.rpartition(":")
+        if not name or not number.isdecimal():
+            raise InvalidOption(f'--batch {given.batch}: give a name and a number, as in "loader:7".')
+        batch = (name, int(number))
+    with working(f"upserting into {given.path}") as progress:
+        receipt = table.upsert(given.source, on=given.on.split(","), batch=batch, progress=progress)
     show(receipt, given)
 
 

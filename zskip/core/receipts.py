@@ -19,6 +19,7 @@ __all__ = [
     "Sketched",
     "Step",
     "Tended",
+    "Upserted",
     "Vacuumed",
 ]
 
@@ -71,6 +72,15 @@ class Deleted(Receipt):
 class JoinsRefreshed(Receipt):
     """The number of files whose attributes of dimensions were computed anew."""
 
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted(Receipt):
+    """The result of an upsert: the inserted rows, the keys whose rows were replaced, and the rewritten files."""
+
+    inserted: int
+    updated: int
     files: int
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "layout_record",
     "look_ups_of",
     "removal",
+    "require_batch",
     "require_managed",
     "rows_per_file",
     "sized_by_rows",
@@ -95,7 +96,8 @@ def create(
     )
 
 
-def _require_batch(batch: object) -> None:
+def require_batch(batch: object) -> None:
+    """Raise `InvalidOption` unless a batch is a name and a number."""
     if batch is not None and not _is_batch(batch):
         raise InvalidOption(
             f"batch= is an application's name and the number of its batch, below 2^63, not {shown(batch)}."
@@ -126,7 +128,7 @@ def append(
     `SchemaMismatch` and `CommitConflict`.
     """
     require_managed(storage, base)
-    _require_batch(batch)
+    require_batch(batch)
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)

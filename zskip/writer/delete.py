@@ -19,14 +19,16 @@ from zskip.core.receipts import Deleted
 from zskip.engines.arrow import counts, to_batches
 from zskip.errors import CommitConflict, CorruptFile
 from zskip.language import Predicate
+from zskip.language.tree import In, Reference
 from zskip.plan import Survivors, find_survivors
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments
 from zskip.writer.append import kept_options, look_ups_of, removal, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
+from zskip.writer.key_match import Keys, read_rows
 from zskip.writer.options import WriteOptions
-from zskip.writer.write import Written, rewrite_files
+from zskip.writer.write import Written, available_cores, rewrite_files
 
 __all__ = ["delete"]
 
@@ -107,21 +109,30 @@ class _Deletion:
         columns. Files without matches stay unchanged. A cluster skips the count, since it would run on this machine.
         """
         partly, matched = affected.numbers[~affected.all_match], None
-        if self.backend is LOCAL:
+        keys: dict[int, np.ndarray] | None = None
+        if self.backend is LOCAL and (listed := _listed_keys(self.matching)) is not None:
+            threads = self.options.threads or available_cores()
+            keys = listed.in_files(affected.index, partly, affected.index.snapshot.schema.arrow, threads)
+            partly = np.array(list(keys), np.int64)
+            matched = np.array([int((numbers >= 0).sum()) for numbers in keys.values()], np.int64)
+        elif self.backend is LOCAL:
             matched = counts(affected.narrowed(partly).scan)
             partly, matched = partly[matched > 0], matched[matched > 0]
         dropped = affected.numbers[affected.all_match]
         if not len(dropped) and not len(partly):
             return
-        left = find_survivors(affected.index, self.rest).narrowed(partly)
+        left = find_survivors(affected.index, self.rest).narrowed(partly) if keys is None else affected
         kept = kept_options(base, self.options)
         if self.backend is LOCAL:
 
             def rows_left(number: int) -> pa.Table:
+                if keys is not None:
+                    rows = read_rows(affected.index, number, affected.index.snapshot.schema.arrow)
+                    return rows.filter(pa.array(keys[number] < 0))
                 scan = left.narrowed(np.array([number])).scan
                 return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 
-            written = rewrite_files(left.index, partly, rows_left, kept)
+            written = rewrite_files(affected.index, partly, rows_left, kept)
         else:
             rows = self.backend.rows_of_scan(left.scan)
             look_ups = look_ups_of(left.index, kept)
@@ -185,6 +196,17 @@ class _Deletion:
         before = Index(self.storage, base)
         known = before.paths(np.arange(len(before), dtype=np.int64))
         return affected.narrowed(affected.numbers[~np.asarray(pc.is_in(affected.relative_paths, value_set=known))])
+
+
+def _listed_keys(matching: Predicate) -> Keys | None:
+    """The values of ``column IN (…)``, which a semi-join finds in linear time; None for any other predicate."""
+    tree = matching.tree
+    if not isinstance(tree, In) or not isinstance(tree.term, Reference):
+        return None
+    column = matching.schema.columns.get(tree.term.path)
+    if column is None or len(column.parts) > 1 or column.type != tree.values.type:
+        return None
+    return Keys.of(pa.table({column.parts[0]: tree.values}), column.parts)
 
 
 def _rows(survivors: Survivors, numbers: np.ndarray) -> int:

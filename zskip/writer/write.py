@@ -96,14 +96,19 @@ def write_files(
 
 
 def rewrite_files(
-    index: Index, numbers: np.ndarray, rows_of: Callable[[int], pa.Table], options: WriteOptions
+    index: Index,
+    numbers: np.ndarray,
+    rows_of: Callable[[int], pa.Table],
+    options: WriteOptions,
+    schema: Schema | None = None,
 ) -> Written:
     """Replace files of a table one for one, by the rows that ``rows_of`` returns for each number, in their order.
 
-    A file keeps its layout group and its encoding; one without rows is left out. As many files are in memory at once as
-    the memory limit allows. After an error or an interrupt, it removes the files written so far.
+    ``schema``: of the rows, by default the table's. A file keeps its layout group and its encoding; one without
+    rows is left out. As many files are in memory at once as the memory limit allows. After an error or an
+    interrupt, it removes the files written so far.
     """
-    with _begun(index.storage, index.snapshot.schema, options, None) as write:
+    with _begun(index.storage, schema or index.snapshot.schema, options, None) as write:
         return write.run_in_place(index, numbers, rows_of)
 
 

@@ -1,0 +1,126 @@
+"""`Keys`: find the rows of files that have one of some keys, by a semi-join on their key columns alone.
+
+Keys are equal as SQL's `=` says, but that NaN equals NaN, as in DuckDB and Spark: −0.0 equals 0.0, and NULL nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from zskip.core import types as t
+from zskip.core.schema import Schema
+from zskip.errors import InvalidOption, shown
+from zskip.tablelog import Index
+from zskip.writer.paths import rows_of_files
+from zskip.writer.scatter import in_parallel
+from zskip.writer.storable import storable_rows
+
+__all__ = ["Keys", "read_rows", "require_key_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Distinct keys, numbered from 0. ``columns``: their top-level columns, in the types of the table.
+
+    ``distinct``: the values of each column · ``codes``: for each column, the sorted codes of the keys' beginnings up to
+    it · ``number``: the number of the key with the i-th of the last codes.
+    """
+
+    columns: tuple[str, ...]
+    distinct: tuple[pa.Array, ...]
+    codes: tuple[NDArray[np.int64], ...]
+    number: NDArray[np.int64]
+
+    @staticmethod
+    def of(rows: pa.Table, columns: Sequence[str]) -> Keys:
+        """The keys of some rows. Raises `InvalidOption` if one is NULL or occurs twice."""
+        parts = [_comparable(rows.column(name)) for name in columns]
+        for name, values in zip(columns, parts, strict=True):
+            if values.null_count:
+                row = int(np.flatnonzero(np.asarray(values.is_null()))[0])
+                raise InvalidOption(f'The key column "{name}" is NULL in row {row} of the batch. A key has a value.')
+        distinct = tuple(pc.unique(values) for values in parts)
+        code, codes = np.zeros(rows.num_rows, np.int64), []
+        for values, known in zip(parts, distinct, strict=True):
+            code = code * max(1, len(known)) + np.asarray(pc.index_in(values, value_set=known), np.int64)
+            kept, code = np.unique(code, return_inverse=True)
+            codes.append(kept)
+        order = np.argsort(code, kind="stable")
+        twice = np.flatnonzero(np.diff(code[order]) == 0)
+        if len(twice):
+            row = rows.select(list(columns)).slice(int(order[twice[0] + 1]), 1).to_pylist()[0]
+            key = ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
+            raise InvalidOption(f"The key {key} occurs twice in the batch. A batch has one row for each key.")
+        return Keys(tuple(columns), distinct, tuple(codes), order)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def numbers(self, rows: pa.Table) -> NDArray[np.int64]:
+        """The number of the key that each row has; -1 where it has none of them."""
+        code, absent = np.zeros(rows.num_rows, np.int64), np.zeros(rows.num_rows, bool)
+        if not len(self):
+            return code - 1
+        for name, known, kept in zip(self.columns, self.distinct, self.codes, strict=True):
+            place = pc.index_in(_comparable(rows.column(name)), value_set=known, skip_nulls=True)
+            absent |= np.asarray(place.is_null())
+            code = code * len(known) + np.asarray(pc.fill_null(place, 0), np.int64)
+            found = np.minimum(np.searchsorted(kept, code), len(kept) - 1)
+            absent |= kept[found] != code
+            code = found.astype(np.int64)
+        return np.where(absent, -1, self.number[code])
+
+    def in_files(
+        self, index: Index, files: NDArray[np.int64], schema: pa.Schema, threads: int
+    ) -> dict[int, NDArray[np.int64]]:
+        """For each file that has one of the keys, by ascending number, the key of each of its rows; -1 for none."""
+
+        def read(file: int) -> NDArray[np.int64]:
+            return self.numbers(read_rows(index, file, schema, self.columns))
+
+        with ThreadPoolExecutor(threads, thread_name_prefix="zskip-keys") as pool:
+            found = zip(files.tolist(), in_parallel(pool, read, files.tolist(), 2 * threads), strict=True)
+            return {file: numbers for file, numbers in found if (numbers >= 0).any()}
+
+
+def read_rows(index: Index, file: int, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file, with these columns and with the types of ``schema``, in their order."""
+    path = index.paths(np.array([file])).to_pylist()
+    source = rows_of_files(index.storage, schema, index.snapshot.partition_by, path)
+    kept = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    parts = [storable_rows(part(), kept) for part in source.parts(columns)]
+    return pa.concat_tables(parts) if parts else kept.empty_table()
+
+
+def require_key_columns(on: Sequence[str], schema: Schema) -> None:
+    """Raise `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order."""
+    if not on:
+        raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
+    for column in schema.orderable(on):
+        if len(column.parts) > 1:
+            raise InvalidOption(f'on= names "{column.path}", a field of a column. A key consists of whole columns.')
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.Array:
+    """The values in a form in which Arrow finds equal those that SQL does."""
+    whole = pa.table({"": values}).combine_chunks().column(0)
+    whole = whole.chunk(0) if whole.num_chunks else pa.array([], values.type)
+    if isinstance(whole.type, pa.BaseExtensionType):
+        whole = whole.storage
+    if t.is_dictionary(whole.type):
+        whole = whole.cast(whole.type.value_type)
+    if t.is_decimal(whole.type) and whole.type.bit_width < 128:
+        whole = whole.cast(pa.decimal128(whole.type.precision, whole.type.scale))
+    if t.is_temporal(whole.type):
+        whole = whole.view(pa.int32() if whole.type.bit_width == 32 else pa.int64())
+    if t.is_floating(whole.type):
+        wide = whole.cast(pa.float64())
+        whole = pc.if_else(pc.is_nan(wide), pa.scalar(float("nan")), pc.add(wide, 0.0))
+    return whole
