@@ -279,7 +279,7 @@ def test_restore_names_the_files_that_are_gone_and_appends_go_on_after_it(table:
     with pytest.raises(TableNotFound, match=lost):
         table.restore(2)
     table.vacuum("0 days")
-    with pytest.raises(TableNotFound, match="holds 4 to 4"):
+    with pytest.raises(TableNotFound, match="holds 4 to 5"):
         table.restore(1)
     assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(50, 3)]))
 

@@ -117,7 +117,7 @@ def write(
     )
     backend = backend_of(session)
     storage = backend.open_storage(path, storage_options)
-    base = tablelog.load(storage) if tablelog.latest_version(storage) else None
+    base = tablelog.newest(storage)
     if base is not None and not base.managed:
         refuse_folder(storage)
     if base is not None and mode == "error":
@@ -381,8 +381,9 @@ def advise(
         if found is not None:
             return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
         storage = open_storage(source, storage_options)
-        if tablelog.latest_version(storage):
-            table = Table(storage, tablelog.load(storage))
+        newest = tablelog.newest(storage)
+        if newest is not None:
+            table = Table(storage, newest)
             return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
     from zskip import advisor
 

@@ -160,11 +160,3 @@ def test_a_signed_part_with_a_column_of_another_type_is_damage(
     assert reader.row_count().to_pylist() == [1]
     with pytest.raises(DamagedIndex, match=f'holds {held} in "{name}", not'):
         reader.columns([name])
-
-
-@pytest.mark.parametrize("fields", ['{"horizon": 1e999, "kept_from": 1}', "[" * 900, '{"horizon": []}', "{}"])
-def test_an_intent_that_is_none_is_named(tmp_path: Path, fields: str) -> None:
-    table = zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a")
-    (tmp_path / "t" / "_zskip" / "log" / "vacuum-0123456789abcdef.json").write_text(fields)
-    with pytest.raises(DamagedIndex, match=r"vacuum-0123456789abcdef\.json is not the intent of a vacuum"):
-        table.append(pa.table({"a": [2]}))

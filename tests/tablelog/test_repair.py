@@ -168,11 +168,12 @@ def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: P
             attempt(table.uri)
     assert zskip.repair(table.uri, go_back=True).went_back_to == 3
     again = zskip.open(table.uri)
-    assert (again.version, again.history()[0].operation) == (4, "repair")
+    assert (again.version, again.history()[0].operation) == (5, "repair")
     assert answers(again) == older
     again.append(rows_of(9000, 10))
-    assert again.version == 5
-    assert zskip.repair(table.uri) == Repaired(5, (), None, False)
+    assert again.version == 6
+    assert zskip.repair(table.uri) == Repaired(6, (), None, False)
+    assert [entry.version for entry in again.history()] == [6, 5, 3, 2, 1]
 
 
 def test_nothing_is_repaired_where_no_entry_can_be_read(tmp_path: Path) -> None:

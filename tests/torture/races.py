@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib
 import multiprocessing
 import queue
 import time
@@ -16,6 +15,7 @@ import numpy as np
 import zskip
 from tests.torture.lives import contents, joined, rows_of
 from zskip.errors import CommitConflict
+from zskip.tablelog import log
 
 __all__ = ["Raced", "race"]
 
@@ -147,15 +147,14 @@ def _write(url: str, options: Options, writer: int, commits: int, seed: int, ans
 
 def _written(url: str, options: Options, writer: int, commits: int, dice: np.random.Generator) -> Work:
     work = Work()
-    committing = importlib.import_module("zskip.tablelog.commit")  # the package has a function of that name
-    real = committing.create
+    real = log.create
 
     def counted(*args: Any) -> bool:
         made = real(*args)
         work.lost += not made
         return made
 
-    committing.create = counted
+    log.create = counted
     while len(work.done) < commits:
         table = zskip.open(url, storage_options=options)
         verb = str(dice.choice(["append", "append", "append", "delete", "optimize"]))

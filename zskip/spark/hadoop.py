@@ -212,8 +212,13 @@ class HadoopStorage:
         }
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
-        files, folders = self._listed([folder], hidden=True)
-        names = [path.rpartition("/")[2] for path in (*files.path.to_pylist(), *folders)]
+        names: list[str] = []
+        pending: Sequence[str] = [folder]
+        while pending:
+            files, inner = self._listed(pending, hidden=True)
+            names += [path[len(folder) + 1 :] for path in files.path.to_pylist()]
+            # A folder that sorts before ``after`` holds names that do so as well, unless ``after`` lies in it.
+            pending = [path for path in inner if f"{path[len(folder) + 1 :]}/\U0010ffff" > after]
         return [name for name in names if name > after]
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:

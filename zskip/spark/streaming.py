@@ -36,8 +36,9 @@ def append_batch(
     def append(df: DataFrame, batch_id: int) -> None:
         storage = open_storage(df.sparkSession, path, storage_options)
         batch = (application, batch_id)
-        if tablelog.latest_version(storage):
-            Table(storage, tablelog.load(storage)).append(df, batch=batch, session=df.sparkSession)
+        newest = tablelog.newest(storage)
+        if newest is not None:
+            Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
         else:
             backend = spark_backend.backend(df.sparkSession)
             append_rows.create(storage, None, backend.open_rows(df, None), WriteOptions(**options), backend, batch)

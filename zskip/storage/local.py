@@ -147,10 +147,21 @@ class LocalStorage:
         return os.path.realpath(os.path.join(self.uri, path))
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        found: list[str] = []
+        above, _, below = after.partition("/")
         try:
-            return [name for name in os.listdir(self._locate(folder)) if name > after]
+            with _entries(self._locate(folder)) as entries:
+                for entry in entries:
+                    name = entry.name
+                    inner: Sequence[str] = ()
+                    if entry.is_dir(follow_symlinks=False) and name >= above:
+                        inner = self.names(f"{folder}/{name}", after=below if name == above else "")
+                        found += [f"{name}/{each}" for each in inner]
+                    if not inner and name > after:
+                        found.append(name)  # also a folder where a file should be
         except (FileNotFoundError, NotADirectoryError):  # the latter if the storage's address is a file
             return []
+        return found
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         return Listing.of(self._status(path) for path in paths)
@@ -184,7 +195,9 @@ class LocalStorage:
                 self._sync_file(file)
         self._sync_folders([path])
 
-    put_once = put
+    def put_once(self, path: str, data: bytes) -> None:
+        with self.open_writer(path) as file:
+            file.write(data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._locate(path)

@@ -183,7 +183,7 @@ class ObjectStorage:
             # A store that can start a listing after a key sends only the new names.
             for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
                 names += [entry["path"][len(key) :] for entry in page]
-        return [name for name in names if "/" not in name]
+        return names
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:

@@ -118,7 +118,10 @@ class Storage(Protocol):
         """
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
-        """The names in one folder that sort after ``after``, in any order; none if the folder does not exist."""
+        """The files below a folder, by their paths in it, that sort after ``after``; in any order.
+
+        None if the folder does not exist. Folders that sort before ``after`` are not read.
+        """
 
     def read(self, path: str) -> bytes:
         """The content of a file. Raises `FileNotFoundError`."""
@@ -130,7 +133,7 @@ class Storage(Protocol):
         """Write a file atomically and durably, replacing an existing one."""
 
     def put_once(self, path: str, data: bytes) -> None:
-        """Write a file as `put` does, but without retries: for optional files."""
+        """Write a file atomically, without retries, and without waiting until it is durable: for optional files."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a file atomically and durably unless it exists. Returns whether it was written.

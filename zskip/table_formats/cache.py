@@ -21,7 +21,7 @@ from zskip.tablelog import Snapshot, vacuum
 __all__ = ["cache_of", "vacuum_at_intervals"]
 
 _UNUSED = timedelta(days=30)
-_CACHE_VERSION = 3
+_CACHE_VERSION = 4
 """Incremented whenever a side-car left by an earlier zskip could not be brought up to date."""
 
 _REPLACED, _VERSIONS_PER_VACUUM = timedelta(days=1), 64

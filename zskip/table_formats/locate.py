@@ -17,7 +17,7 @@ from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.iceberg_metadata import METADATA_ENDINGS
 from zskip.table_formats.log_index import follow
 from zskip.table_formats.source import Source
-from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, latest_version, load
+from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, load, newest
 
 __all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]
 
@@ -153,10 +153,10 @@ def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any]
 def _attached(source: Source) -> Snapshot | None:
     """The side-car in the table's folder, if `attach` put one there that has what the source needs."""
     storage = source.storage
-    if source.fixed is not None or source.home is not storage or not latest_version(storage):
+    if source.fixed is not None or source.home is not storage:
         return None
-    found = load(storage)
-    if found.details.get("source") != source.format:
+    found = newest(storage)
+    if found is None or found.details.get("source") != source.format:
         return None
     return None if isinstance(source, DeepSource) and not found.details.get("deep") else found
 

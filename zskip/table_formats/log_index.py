@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
+from zskip.errors import CommitConflict, DamagedIndex, TableExists
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.cache import vacuum_at_intervals
 from zskip.table_formats.source import Content, Source
-from zskip.tablelog import Index, SketchRecord, Snapshot, commit, latest_version, load
+from zskip.tablelog import Index, SketchRecord, Snapshot, commit, newest
 
 __all__ = ["follow"]
 
@@ -89,10 +89,10 @@ def _with_sketches(content: Content, known: Index) -> tuple[DataFiles, tuple[Ske
 def _known(parts: Storage) -> Snapshot | None:
     """The side-car's newest snapshot; None if there is none. A damaged side-car is deleted, to be rebuilt."""
     try:
-        known = load(parts) if latest_version(parts) else None
+        known = newest(parts)
         if known is None or _has_all_parts(parts, known):
             return known
-    except (DamagedIndex, TableNotFound):
+    except DamagedIndex:
         pass
     parts.delete(parts.list("_zskip").path.to_pylist())
     return None

@@ -1,9 +1,9 @@
 """The table log: the log of snapshots in a table's folder, and the shards of statistics.
 
 ``parts``, ``shards``, ``snapshot``: the stored form · ``log``: the versions of a table · ``commit``: makes a version
-(with ``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: reads statistics for a plan · ``indexing``,
-``freshness``, ``dropped_files``: files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repair``:
-rebuilds lost parts · ``vacuum``, ``vacuum_intent``: remove files that no version needs.
+(with ``shard_changes``) · ``index``: reads statistics for a plan · ``indexing``, ``freshness``, ``dropped_files``:
+files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost parts · ``vacuum``:
+removes files that no version needs · ``runs``: what a commit and a vacuum at the same time know of each other.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment
@@ -12,13 +12,13 @@ from zskip.tablelog.dropped_files import dropped_files, dropped_text
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
-from zskip.tablelog.kept_files import naming_vacuums, require_files
-from zskip.tablelog.log import history, latest_version, load, versions
+from zskip.tablelog.log import history, latest_version, load, newest, versions
 from zskip.tablelog.repair import repair
+from zskip.tablelog.runs import naming_vacuums
 from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
-from zskip.tablelog.vacuum import vacuum
+from zskip.tablelog.vacuum import require_files, vacuum
 
 __all__ = [
     "CACHE_BYTES",
@@ -45,6 +45,7 @@ __all__ = [
     "listed",
     "load",
     "naming_vacuums",
+    "newest",
     "refresh",
     "repair",
     "require_files",

@@ -15,12 +15,11 @@ from zskip.core.schema import Schema
 from zskip.core.types import Json, widens
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UncertainCommit, UnsafePath
 from zskip.stats import DataFiles
-from zskip.storage.storage import Storage, abandon, unsafe_paths
+from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog import log
 from zskip.tablelog.dimensions import Dimension
-from zskip.tablelog.kept_files import require_kept
-from zskip.tablelog.new_entry import create, successor, with_patience
 from zskip.tablelog.parts import Drafts, read_part
+from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
 from zskip.tablelog.shard_changes import merged, without
 from zskip.tablelog.shards import write_shards
@@ -70,6 +69,7 @@ def commit(
     details: Mapping[str, Json] | None = None,
     batch: tuple[str, int] | None = None,
     restore: Snapshot | None = None,
+    since: int | None = None,
     still: Callable[[Snapshot], None] | None = None,
     undo: Callable[[], None] | None = None,
     sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
@@ -80,7 +80,8 @@ def commit(
 
     ``add``: new data files, already written; they are made durable here · ``remove``: the paths of files to remove ·
     ``replace_all``: the new version has only ``add`` · ``restore``: it has the files, schema and layout of this older
-    snapshot · ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
+    snapshot · ``since``: the newest version when the first of the new files was begun, by default that of ``base`` ·
+    ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
     version and with ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above
     the last committed one, nothing changes and the files are not used · ``undo``: called if the change was certainly
     not made, to remove the data files; a commit that may have been made must keep them · ``sketches``: returns the new
@@ -92,8 +93,8 @@ def commit(
     be the same as before. ``still`` is called with their version, and raises `CommitConflict` if the change is not
     valid there.
 
-    After creating its entry, a commit checks that it belongs to the table's history (`new_entry`), and that its files
-    exist and stay (`kept_files`). Otherwise it is retried or withdrawn.
+    A commit that comes second looks at the vacuums since ``since``: if one of them has expired that version or removes
+    the new files (`runs`), it is refused.
 
     Raises `CommitConflict`, `FilesRemoved`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
@@ -116,7 +117,7 @@ def commit(
     )
     if restore is not None:
         change = replace(change, schema=restore.schema, layout=restore.layout, dimensions=restore.dimensions)
-    attempt = _Attempt(storage, change, base)
+    attempt = _Attempt(storage, change, since if since is not None or base is None else base.version)
     try:
         attempt.store_large_layout()
         if add is not None:
@@ -144,13 +145,12 @@ def commit(
 class _Attempt:
     """One change being committed. ``uncertain``: an entry may exist without having been acknowledged."""
 
-    def __init__(self, storage: Storage, change: _Change, base: Snapshot | None) -> None:
-        self.storage, self.change, self.base = storage, change, base
+    def __init__(self, storage: Storage, change: _Change, since: int | None) -> None:
+        self.storage, self.change, self.since = storage, change, since or 0
         self.commit_id = secrets.token_hex(16)
         self.uncertain = False
         self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
-        self._segments: frozenset[str] = frozenset()  # new ones, which no earlier version names
 
     def store_large_layout(self) -> None:
         """Write a large layout to its own part, so that later commits need not write it again."""
@@ -187,10 +187,8 @@ class _Attempt:
             uniform=change.managed,
             dimensions=change.dimensions or (),
         )
-        self._require_files(candidate)
-        if not self._create(candidate):
+        if not self._create(candidate, None):
             raise TableExists(f"Another writer made a table at {storage.uri} just now.")
-        self._check_committed(candidate, None)
         return candidate
 
     def next(self, base: Snapshot) -> Snapshot:
@@ -199,15 +197,13 @@ class _Attempt:
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
                 raise _AlreadyCommitted(newest)
+            require_not_doomed(self.storage, newest, self.since, self._files(newest))
             try:
                 candidate = self._applied(base, newest)
-            except DamagedIndex:
-                # The damaged part may be one that this commit wrote and now merges with others.
-                require_kept(self.storage, sorted(self._kept()), None, None)
+            except DamagedIndex:  # of a part that this commit wrote, or read: has a vacuum removed it?
+                require_not_doomed(self.storage, log.load(self.storage), self.since, self._files(newest))
                 raise
-            self._require_files(candidate)
-            if self._create(candidate):
-                self._check_committed(candidate, newest)
+            if self._create(candidate, newest):
                 return candidate
             self.drafts.discard(keep=self._kept())
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
@@ -230,15 +226,18 @@ class _Attempt:
             raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")
         schema, layout = change.schema or newest.schema, change.layout or newest.layout
         if change.restored is not None:
+            if change.restored.version < newest.horizon:
+                raise FilesRemoved(
+                    f"{uri}: a vacuum has expired version {change.restored.version}. "
+                    f"The oldest that can be restored is {newest.horizon}."
+                )
             kept = change.restored.shards
         else:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
         # Columns that the statistics of the new files lack were added after these files were written.
         since = base.version if change.schema is None else newest.version + 1
         partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
-        candidate = successor(
-            newest,
-            newest,
+        candidate = newest.followed_by(
             commit_id=self.commit_id,
             schema=schema,
             managed=change.managed if change.replace_all else (change.restored or newest).managed,
@@ -266,7 +265,6 @@ class _Attempt:
         after = before if change.sketches is None else change.sketches(before)
         if not change.merge_sketches:
             after = merged_crowds(self.drafts, after)
-        self._segments = segment_paths(after) - segment_paths(before)
         return after
 
     def _shards(
@@ -296,90 +294,18 @@ class _Attempt:
             )
         return kept
 
-    # --- vacuums at the same time ---
+    def _files(self, newest: Snapshot) -> list[str]:
+        """The files that only this commit names."""
+        added = [] if self.change.add is None else self.change.add.path.to_pylist()
+        before = () if self.change.replace_all else newest.sketches
+        after = before if self.change.sketches is None else self.change.sketches(before)
+        return [*added, *self.drafts.paths, *segment_paths(after) - segment_paths(before)]
 
-    def _require_files(self, candidate: Snapshot) -> None:
-        """Raise `FilesRemoved` if a vacuum removes, or has removed, a file that only this commit refers to."""
-        change = self.change
-        fresh = [*self.drafts.paths & {part.path for part in candidate.parts}]
-        fresh += sorted(self._segments & segment_paths(candidate.sketches))
-        if change.add is not None and candidate.managed:
-            fresh += change.add.path.to_pylist()
-        require_kept(self.storage, fresh, candidate if change.restored is not None else None, change.restored)
-
-    def _check_committed(self, made: Snapshot, before: Snapshot | None) -> None:
-        """Check the files of a version that is in the log, and withdraw it if some are missing."""
-        try:
-            with_patience(lambda: self._require_files(made))
-        except FilesRemoved as error:
-            taken_back = self._take_back(made, before)
-            raise FilesRemoved(
-                f"{error} Version {made.version} was taken back. Repeat the change."
-                if taken_back
-                else f"{error} Version {made.version} could not be taken back: others have built on it, or what it "
-                f"replaced has expired. verify() says whether its files are there; if not, "
-                f"restore(version={made.parent})."
-            ) from error
-        except OSError as error:
-            raise UncertainCommit(
-                f"{self.storage.uri}: version {made.version} was made, and the store failed when its files were looked "
-                "at once more. Open the table, and see with verify() whether it can be read."
-            ) from error
-
-    def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
-        """Commit a version without the change. Returns False if later commits depend on the change, or if files of the
-        previous version are gone."""
-        if before is None:
-            abandon(self.storage, [log.entry_path(made.version)])
-            return True
-        for _ in range(_ATTEMPTS):
-            newest = log.load(self.storage)
-            undone = self._undone(newest, made, before)
-            alone = newest.version == made.version
-            if undone is None or (alone and not self._keeps(undone, before)):
-                return False
-            if not create(self.storage, undone):
-                continue
-            if alone and not self._keeps(undone, before):
-                # A vacuum is removing the previous version, and keeps the files of ``made``.
-                create(self.storage, successor(undone, made))
-                return False
-            log.write_hint(self.storage, undone.version)
-            return True
-        return False
-
-    def _keeps(self, undone: Snapshot, before: Snapshot) -> bool:
-        """Whether the files of the version that undoes a change exist, and no vacuum is about to remove them."""
-        try:
-            require_kept(self.storage, (), undone, before)
-        except FilesRemoved:
-            return False
-        return True
-
-    def _undone(self, newest: Snapshot, made: Snapshot, before: Snapshot) -> Snapshot | None:
-        """The version after ``newest`` without the change of ``made``; None if that cannot be derived."""
-        change = self.change
-        if newest.version == made.version:
-            state = before
-        elif change.add is not None and not (change.remove or change.replace_all or change.restored):
-            own = {shard.file_part.path for shard in self._added or ()}
-            rest = tuple(shard for shard in newest.shards if shard.file_part.path not in own)
-            if len(rest) == len(newest.shards):
-                rest, _ = without(self.drafts, newest, change.add.path.to_pylist())
-            state = replace(newest, shards=rest)
-            if change.batch is not None:
-                applications = {name: number for name, number in newest.applications.items() if name != change.batch[0]}
-                earlier = {name: number for name, number in before.applications.items() if name == change.batch[0]}
-                state = replace(state, applications={**applications, **earlier})
-        else:
-            return None
-        return successor(newest, state, operation="take back", details={"taken_back": made.version})
-
-    def _create(self, candidate: Snapshot) -> bool:
+    def _create(self, candidate: Snapshot, before: Snapshot | None) -> bool:
         """Create the log entry. Returns whether it exists and is this commit's."""
         self.uncertain = True
         try:
-            self.uncertain = create(self.storage, candidate)
+            self.uncertain = log.create(self.storage, candidate, before)
         except UncertainCommit:
             raise
         except Exception:

@@ -10,7 +10,7 @@ from zskip.errors import DamagedIndex
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
-from zskip.tablelog.own_files import DATA_FILE
+from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.snapshot import Snapshot
 
 __all__ = ["dropped_files", "dropped_text"]

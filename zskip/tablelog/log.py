@@ -1,31 +1,48 @@
-"""The log: one entry per commit, created only if absent; the highest version is the current table.
+"""The log: one entry per version, created only if absent; the highest version is the current table.
 
-``_zskip/log/latest`` is only a hint: it names a committed version, and the log is listed from there on, so opening a
-table costs the same after ten commits and after a hundred thousand. With an old hint the listing is longer; without a
-hint the whole log is listed. Lost entries in between do not matter: each entry is self-contained.
+    _zskip/log/00000000000000000/00000000000000000007.json     version 7
+    _zskip/log/00000000000000005/00000000000000005432.json     version 5432: a thousand entries share a folder
+    _zskip/log/latest                                          a hint: a version as a decimal number
+
+A number is never used twice: the entry of an expired version is replaced by a tombstone, which holds no more than the
+id of its commit. ``latest`` is only a hint: it names a committed version, and the log is listed from there on, so
+opening a table costs the same after ten commits and after a hundred thousand. With an old hint the listing is longer;
+without a hint the whole log is listed. Lost entries in between do not matter: each entry is self-contained.
+
+Entries of format 1 lie in the folder ``log`` itself. So does the one entry that follows the last of them: a zskip that
+knows only format 1 finds it, and refuses the table.
 """
 
 from __future__ import annotations
 
+import errno
 import re
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from zskip.errors import DamagedIndex, TableError, TableNotFound
+from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
 from zskip.storage.storage import Storage
-from zskip.tablelog.snapshot import Snapshot, from_bytes
+from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
 
 __all__ = [
+    "ENTRY",
     "GO_BACK",
     "HINT",
     "LOG",
+    "create",
+    "entries",
     "entry_path",
+    "expire",
     "hinted",
     "history",
     "latest_version",
     "load",
+    "newest",
     "read_entry",
+    "version_of",
     "versions",
     "write_hint",
 ]
@@ -33,20 +50,37 @@ __all__ = [
 LOG = "_zskip/log"
 HINT = f"{LOG}/latest"
 GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
-_ENTRY = re.compile(r"00[0-9]{18}\.json")
-_LARGEST_ENTRY = 1 << 28
+_IN_A_FOLDER = 1000
+ENTRY = re.compile(r"(?:(?P<folder>00\d{15})/(?P=folder)\d{3}|00\d{18})\.json")
+_TOMBSTONE = re.compile(rb'\{"zskip":\d{1,9},"expired":"([0-9a-f]{32})"\}')
+_COMMIT_ID = re.compile(rb'"commit_id":"([0-9a-f]{32})"')
+_HEAD_BYTES = 512
+_LARGESTENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
 _LARGEST_CACHED, _MOST_CACHED = 1 << 16, 64
+_AT_ONCE, _ENTRIES_AT_ONCE = 16, 256
+_ASKS = 5
+# Errors after which a disk has written nothing. After a network error the entry may still arrive.
+_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
 
-def entry_path(version: int) -> str:
-    """The path of a version's log entry.
+def entry_path(version: int, *, flat: bool = False) -> str:
+    """The path of a version's log entry. ``flat``: as format 1 has it.
 
-    >>> entry_path(7)
+    >>> entry_path(5432)
+    '_zskip/log/00000000000000005/00000000000000005432.json'
+    >>> entry_path(7, flat=True)
     '_zskip/log/00000000000000000007.json'
     """
-    return f"{LOG}/{version:020d}.json"
+    return f"{LOG}/{version:020d}.json" if flat else f"{LOG}/{version // _IN_A_FOLDER:017d}/{version:020d}.json"
 
+
+def version_of(path: str) -> int:
+    """The version of a log entry, by its path or its name."""
+    return int(path[-25:-5])
+
+
+# --- reading ---
 
 _CACHE: dict[str, tuple[bytes, Snapshot]] = {}
 
@@ -57,38 +91,46 @@ def _snapshot(data: bytes, name: str) -> Snapshot:
     if cached is not None and cached[0] == data:
         return cached[1]
     snapshot = from_bytes(data, name)
-    if len(_CACHE) >= _MOST_CACHED:
-        _CACHE.clear()
-    _CACHE[name] = data, snapshot
+    if len(data) <= _LARGEST_CACHED:
+        if len(_CACHE) >= _MOST_CACHED:
+            _CACHE.clear()
+        _CACHE[name] = data, snapshot
     return snapshot
 
 
+def _bytes(storage: Storage, version: int, length: int = _LARGESTENTRY + 1) -> tuple[str, bytes] | None:
+    """The path of a version's entry or tombstone, and its first bytes; None if there is none."""
+    for flat in (False, True):
+        path = entry_path(version, flat=flat)
+        with suppress(FileNotFoundError):
+            return path, storage.read_range(path, 0, length)
+    return None
+
+
 def read_entry(storage: Storage, version: int) -> Snapshot | None:
-    """A version's snapshot; None if it has no entry. Raises `DamagedIndex` and `UnsupportedFormat`."""
-    path = entry_path(version)
-    try:
-        data = storage.read_range(path, 0, _LARGEST_ENTRY + 1)
-    except FileNotFoundError:
+    """A version's snapshot; None if it has no entry or is expired. Raises `DamagedIndex` and `UnsupportedFormat`."""
+    found = _bytes(storage, version)
+    if found is None or _TOMBSTONE.fullmatch(found[1]):
         return None
-    snapshot = (
-        _snapshot(data, storage.uri_of(path))
-        if len(data) <= _LARGEST_CACHED
-        else from_bytes(data, storage.uri_of(path))
-    )
+    snapshot = _snapshot(found[1], storage.uri_of(found[0]))
     if snapshot.version != version:
-        raise DamagedIndex(f"The log entry {storage.uri_of(path)} says that it is version {snapshot.version}.")
+        raise DamagedIndex(f"The log entry {storage.uri_of(found[0])} says that it is version {snapshot.version}.")
     return snapshot
 
 
 def versions(storage: Storage, since: int = 0) -> list[int]:
-    """The versions in the log from ``since`` on, ascending, by listing the log from there."""
-    names = storage.names(LOG, after=entry_path(since - 1).rpartition("/")[2] if since > 0 else "")
-    return sorted(int(name[:20]) for name in names if _ENTRY.fullmatch(name))
+    """The versions in the log from ``since`` on, ascending, by listing the log from there. Some may be expired."""
+    after = entry_path(since - 1)[len(LOG) + 1 :] if since > 0 else ""
+    found = {version_of(name) for name in storage.names(LOG, after=after) if ENTRY.fullmatch(name)}
+    return sorted(version for version in found if version >= since)
 
 
 def latest_version(storage: Storage) -> int:
     """The newest version; 0 if there is no table. Raises `DamagedIndex` if the entry that the hint names is gone."""
-    hint = hinted(storage)
+    return _latest(storage, hinted(storage))
+
+
+def _latest(storage: Storage, hint: int | None) -> int:
     found = versions(storage, hint or 0)
     if hint is not None and not found:
         ends = max(versions(storage), default=0)
@@ -109,6 +151,24 @@ def hinted(storage: Storage) -> int | None:
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
 
 
+def newest(storage: Storage) -> Snapshot | None:
+    """The newest snapshot; None if there is no table. Raises `DamagedIndex` and `UnsupportedFormat`."""
+    hint = hinted(storage)
+    if hint is None or storage.local is not None:
+        version = _latest(storage, hint)
+        found = read_entry(storage, version) if version else None
+    else:
+        # Mostly the hint is right: its entry is requested together with the listing that tells.
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(read_entry, storage, hint)
+            version = _latest(storage, hint)
+            found = asked.result() if version == hint else read_entry(storage, version)
+    while found is None and version < (later := latest_version(storage)):
+        # Others committed, and a vacuum has expired this version before it was read.
+        version, found = later, read_entry(storage, later)
+    return found
+
+
 def load(storage: Storage, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
     """The newest snapshot, the one of a version, or the newest that is not later than ``as_of`` (naive means UTC).
 
@@ -116,25 +176,37 @@ def load(storage: Storage, version: int | None = None, as_of: datetime | None = 
     """
     if as_of is not None:
         version = _version_as_of(storage, as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
-    found = version if version is not None else latest_version(storage)
-    snapshot = read_entry(storage, found) if 0 < found < _LARGEST_VERSION else None
-    while snapshot is None and version is None and found < (later := latest_version(storage)):
-        # Others committed and a vacuum removed this version before it was read.
-        found, snapshot = later, read_entry(storage, later)
+    if version is None:
+        snapshot = newest(storage)
+    else:
+        snapshot = read_entry(storage, version) if 0 < version < _LARGEST_VERSION else None
     if snapshot is None:
         raise TableNotFound(_not_found(storage, version))
     return snapshot
 
 
 def _not_found(storage: Storage, version: int | None) -> str:
-    kept = versions(storage)
-    if not kept:
+    now = newest(storage)
+    if now is None:
         return f"There is no zskip table at {storage.uri}. Make one with zskip.write or zskip.index."
-    return f"The table at {storage.uri} has no version {version}; its log holds {kept[0]} to {kept[-1]}."
+    return (
+        f"The table at {storage.uri} has no version {version}; its log holds {_kept(storage, now)[0]} to {now.version}."
+    )
+
+
+def _kept(storage: Storage, newest: Snapshot) -> range:
+    """The versions that are not expired. A vacuum of format 1 removed entries; those of format 2 say what is left."""
+    first = newest.horizon
+    if read_entry(storage, first) is None and first < newest.version:
+        first = min(versions(storage, first))
+    return range(first, newest.version + 1)
 
 
 def _version_as_of(storage: Storage, moment: datetime) -> int:
-    kept = versions(storage)
+    now = newest(storage)
+    if now is None:
+        raise TableNotFound(_not_found(storage, None))
+    kept = _kept(storage, now)
     low, high = 0, len(kept)
     while low < high:
         middle = (low + high) // 2
@@ -150,18 +222,119 @@ def _version_as_of(storage: Storage, moment: datetime) -> int:
 
 def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
     """The snapshots in the log, newest first. ``limit``: the number of entries to read."""
-    kept = versions(storage)
-    for version in reversed(kept if limit is None else kept[max(len(kept) - limit, 0) :]):
-        snapshot = read_entry(storage, version)
-        if snapshot is not None:
-            yield snapshot
+    now = newest(storage)
+    if now is None:
+        return
+    kept = _kept(storage, now)
+    wanted = range(now.version, max(kept[0], 1 if limit is None else now.version - limit + 1) - 1, -1)
+    yield from entries(storage, wanted)
+
+
+def entries(storage: Storage, wanted: range | list[int]) -> Iterator[Snapshot]:
+    """The snapshots of those versions that have an entry and are not expired, in this order, few at once in memory."""
+    if storage.local is not None:
+        yield from filter(None, (read_entry(storage, version) for version in wanted))
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for start in range(0, len(wanted), _ENTRIES_AT_ONCE):
+            some = wanted[start : start + _ENTRIES_AT_ONCE]
+            yield from filter(None, pool.map(lambda version: read_entry(storage, version), some))
+
+
+# --- writing ---
+
+
+def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None) -> bool:
+    """Create the entry of a new version, which follows ``before``; False if another writer has created it.
+
+    Raises `UncertainCommit` if it is unknown whether the entry exists or may still arrive, and any other `Exception`
+    if it does not exist. After an interrupt that is unknown as well.
+    """
+    path = entry_path(snapshot.version, flat=before is not None and before.format < FORMAT)
+    data = to_bytes(snapshot)
+    for attempt in range(_ASKS):
+        try:
+            if storage.put_if_absent(path, data):
+                return True
+        except UnsupportedStore:
+            raise
+        except Exception as error:  # of whatever class: the entry may be there
+            found = _commit_id(storage, path, snapshot, error)
+            if found == snapshot.commit_id:
+                _outlast(storage, path, snapshot)
+                return True
+            if found is not None:
+                return False
+            if isinstance(error, OSError) and error.errno in _REFUSED:
+                raise
+            if attempt == _ASKS - 1:
+                raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
+            # The entry may still arrive. Sending the same bytes again is harmless.
+            time.sleep(0.05 * 2**attempt)
+            continue
+        # The store's client may have sent it twice, with the first response lost.
+        return _commit_id(storage, path, snapshot, None) == snapshot.commit_id
+    return False
+
+
+def _commit_id(storage: Storage, path: str, snapshot: Snapshot, cause: Exception | None) -> str | None:
+    """The id of the commit that made an entry, even if it has expired since; None if there is no entry.
+
+    Raises `UncertainCommit` if the store does not tell.
+    """
+    for attempt in range(_ASKS):
+        try:
+            return commit_id(storage.read_range(path, 0, _HEAD_BYTES))
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            if attempt == _ASKS - 1:
+                raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from (cause or error)
+            time.sleep(0.05 * 2**attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def commit_id(head: bytes) -> str:
+    """The id of the commit in the first bytes of an entry, or in a tombstone; zeros if it holds none."""
+    found = _TOMBSTONE.fullmatch(head) or _COMMIT_ID.search(head)
+    return "0" * 32 if found is None else found[1].decode()
+
+
+def _outlast(storage: Storage, path: str, snapshot: Snapshot) -> None:
+    try:
+        storage.make_durable([path])
+    except Exception as error:
+        raise UncertainCommit(_unsure(storage, snapshot, "was made, and may be lost in a power failure")) from error
+
+
+def _unsure(storage: Storage, snapshot: Snapshot, what: str) -> str:
+    return (
+        f"{storage.uri}: version {snapshot.version} {what}. Open the table "
+        "and see whether it is there before you repeat the change; an append with batch= can be repeated at once."
+    )
+
+
+def expire(storage: Storage, paths: list[str]) -> None:
+    """Put tombstones in the places of these entries, where some may be lost."""
+
+    # A disk's tombstone that a power failure takes is made by the next vacuum; a store may need several requests.
+    put = storage.put if storage.local is None else storage.put_once
+
+    def bury(path: str) -> None:
+        data = b""
+        with suppress(FileNotFoundError):
+            data = storage.read_range(path, 0, _HEAD_BYTES)
+        put(path, b'{"zskip":%d,"expired":"%s"}' % (FORMAT, commit_id(data).encode()))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(bury, paths):
+            pass
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Write the hint, unless it names a later version. A commit does not depend on it: store errors are ignored.
+    """Write the hint. A commit does not depend on it: store errors are ignored.
 
     Some stores let an object be replaced about once a second; after faster commits the hint lags behind.
     """
     with suppress(OSError, TableError):
-        if (hinted(storage) or 0) < version:
-            storage.put_once(HINT, b"%d\n" % version)
+        storage.put_once(HINT, b"%d\n" % version)

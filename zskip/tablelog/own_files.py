@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 from zskip.errors import ForeignTable, UnsafePath
 from zskip.storage.foreign_folders import folders_of, refuse_foreign_files, with_ancestors
 from zskip.storage.storage import Storage
-from zskip.tablelog.log import LOG
+from zskip.tablelog import log
+from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.snapshot import from_bytes
 
-__all__ = ["DATA_FILE", "refuse_files_of_tables", "refuse_files_of_tables_below", "refuse_replaced_files"]
-
-DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*(-in-[0-9a-f]{16})?\.(parquet|pq)$"
+__all__ = ["refuse_files_of_tables", "refuse_files_of_tables_below", "refuse_replaced_files"]
 
 
 def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
@@ -71,10 +70,11 @@ def _refuse(folders: Iterable[tuple[Storage, str]]) -> None:
 
 def _is_managed(storage: Storage, folder: str) -> bool:
     try:
-        entries = sorted(name for name in storage.names(f"{folder}{LOG}") if name.startswith("00"))
+        names = filter(log.ENTRY.fullmatch, storage.names(f"{folder}{log.LOG}"))
+        newest = max(names, key=log.version_of, default=None)
     except (PermissionError, UnsafePath):  # the user may read a folder but not the one above it
         return False
-    if not entries:
+    if newest is None:
         return False
-    path = f"{folder}{LOG}/{entries[-1]}"
+    path = f"{folder}{log.LOG}/{newest}"
     return from_bytes(storage.read(path), storage.uri_of(path)).managed

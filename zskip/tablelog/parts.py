@@ -7,6 +7,7 @@ are checked like whole ones.
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable
@@ -59,24 +60,28 @@ class Part:
 
 
 class Drafts:
-    """The parts written for one change. `discard` removes them if the change is not made."""
+    """The parts written for one change, under a run of its own. `discard` removes them if the change is not made."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
+        self._run, self._numbers = secrets.token_hex(8), itertools.count()
         self._begun: list[str] = []
+
+    def _name(self, folder: str, suffix: str) -> str:
+        path = f"_zskip/{folder}/{self._run}-{next(self._numbers)}{suffix}"
+        self._begun.append(path)
+        return path
 
     def publish(self, folder: str, suffix: str, data: bytes) -> Part:
         """Write a part durably under a unique name. ``folder``: "stats", "layout" or "sketches"."""
-        path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
-        self._begun.append(path)
+        path = self._name(folder, suffix)
         self.storage.put(path, data)
         blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
         return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
 
     def write(self, folder: str, suffix: str, write: Callable[[BinaryIO], _Value]) -> tuple[Part, _Value]:
         """As `publish`, for data that ``write`` streams to a file; also returns the result of ``write``."""
-        path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
-        self._begun.append(path)
+        path = self._name(folder, suffix)
         with self.storage.open_writer(path) as target:
             digested = _Digested(target)
             value = write(cast(BinaryIO, digested))

@@ -13,7 +13,6 @@ snapshot records which columns of a shard have no NaN.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -31,11 +30,10 @@ from zskip.tablelog import log
 from zskip.tablelog.freshness import data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import refresh
-from zskip.tablelog.new_entry import create, later, successor
-from zskip.tablelog.own_files import DATA_FILE
 from zskip.tablelog.parts import Drafts, Part, is_intact
+from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.shards import write_shards
-from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
+from zskip.tablelog.snapshot import Shard, Snapshot, Totals
 
 __all__ = ["repair"]
 
@@ -90,24 +88,23 @@ def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
                 f"{error}\nVersion {older.version}, a table of {older.totals.files:,} files and {older.totals.rows:,} "
                 f"rows, can be read. To make it the table again, without what came after it: {log.GO_BACK}"
             ) from error
-    for version in (version for version in versions if version > older.version):
-        path = log.entry_path(version)
+    lost = range(older.version + 1, newest + 1)
+    listed = [f"{log.LOG}/{name}" for name in storage.names(log.LOG) if log.ENTRY.fullmatch(name)]
+    paths = [path for path in listed if log.version_of(path) in lost]
+    for path in paths:
         storage.put(f"{DAMAGED}/{path.rpartition('/')[2]}", storage.read(path))
-        if version != newest:
-            storage.delete([path])
-    restored = replace(
-        older,
-        version=newest,
-        commit_id=secrets.token_hex(16),
+    made = older.followed_by(
+        version=newest + 1,
         operation="repair",
-        time=later(older),
-        parent=older.version,
         details={"restored": older.version},
-        removed=(),
-        ancestors=(),  # the ids of the lost entries are unknown
+        last_vacuum=newest,  # one of the lost versions may have been a vacuum's
     )
-    storage.put(log.entry_path(newest), to_bytes(restored))
-    return restored, older.version
+    if not log.create(storage, made, older):
+        raise CommitConflict(f"{storage.uri}: another writer came first. Try again.")
+    # The lost numbers are not used again: a writer that was suspended before one of them finds it taken.
+    missing = set(lost) - set(map(log.version_of, paths))
+    log.expire(storage, [*paths, *map(log.entry_path, sorted(missing))])
+    return made, older.version
 
 
 def _snapshots(storage: Storage, versions: Iterator[int]) -> Iterator[Snapshot]:
@@ -159,8 +156,8 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
 def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
     """Commit the next version, with these shards; None if another writer came first."""
     details = {"parts": [part.path for part in lost]}
-    made = successor(snapshot, snapshot, shards=tuple(shards), operation="repair", details=details)
-    if not create(storage, made):
+    made = snapshot.followed_by(shards=tuple(shards), operation="repair", details=details)
+    if not log.create(storage, made, snapshot):
         return None
     log.write_hint(storage, made.version)
     return made

@@ -6,10 +6,11 @@ import base64
 import gc
 import json
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -17,15 +18,13 @@ import xxhash
 
 from zskip.core.schema import Schema
 from zskip.core.types import Json, decode_values
-from zskip.errors import DamagedIndex, UnsupportedFormat
+from zskip.errors import DamagedIndex, TableError, UnsupportedFormat
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.dimensions import Dimension, with_attributes
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketch_records import SketchRecord
 
 __all__ = [
-    "ANCESTORS",
-    "ANCESTOR_DIGITS",
     "FORMAT",
     "Bounds",
     "LayoutRecord",
@@ -36,13 +35,30 @@ __all__ = [
     "to_bytes",
 ]
 
-FORMAT = 1
-# How many earlier commits a version records, and by how many digits of their ids.
-ANCESTORS, ANCESTOR_DIGITS = 64, 16
+FORMAT = 2
+FEATURES: frozenset[str] = frozenset()
+"""The features that this zskip knows, which an entry may require of its readers (`requires`). None was needed yet."""
+
+# The fields of entries by the object that holds them. A writer refuses an entry with any other: see `Snapshot.unknown`.
+_KNOWN = {
+    "snapshot": {
+        *("version", "table_id", "commit_id", "parent", "operation", "time", "details", "totals", "managed"),
+        *("partition_by", "applications", "added", "removed", "uniform", "layout", "schema", "sketches", "shards"),
+        *("horizon", "last_vacuum", "doomed", "requires", "dimensions"),
+        "ancestors",  # of format 1
+    },
+    "shard": {"version", "files", "row_groups", "rows", "bytes", "file_part", "row_group_part", "ranges", "ids"},
+    "dimension": {"name", "uri", "keys", "attributes"},
+    "layout": {"name", "columns", "options", "assignment", "part"},
+    "sketch": {"column", "kind", "segments"},
+    "segment": {"part", "files", "entries"},
+    "part": {"path", "size", "xxh3_64"},
+}
 _LARGEST_ENTRY = 1 << 28
 # Limits above any real table, which bound the memory of a plan over a forged snapshot.
 _MOST_FILES, _MOST_FILES_A_SHARD, _MOST_ROW_GROUPS_A_SHARD = 1 << 28, 1 << 20, 1 << 26
 _HEAD = re.compile(rb'\{"zskip":(\d{1,9}),"xxh3_128":"([0-9a-f]{32})","snapshot":')
+_LAST_TIME, _TICK = datetime.max.replace(tzinfo=UTC), timedelta(microseconds=1)
 _Kind = TypeVar("_Kind")
 
 
@@ -172,10 +188,12 @@ class Snapshot:
     version, with its results in ``details``. ``time``: UTC, later than the parent's. ``parent``: the version before, or
     None. ``applications``: the last batch that each application has appended, so that none is appended twice.
     ``added``: the version that added each column that version 1 lacks. ``removed``: the paths of the parent's files
-    that this version lacks, if they are few; a repair uses them to find lost names. ``ancestors``: the leading digits
-    of the ids of the commits before this one, the parent's first, at most `ANCESTORS` of them. ``sketches``: the
-    table's, which new files get as well. ``uniform``: zskip wrote every file with exactly the table's columns and
-    types, so that no reader needs the schema. ``dimensions``: those whose attributes the index holds.
+    that this version lacks, if they are few; a repair uses them to find lost names. ``sketches``: the table's, which
+    new files get as well. ``uniform``: zskip wrote every file with exactly the table's columns and types, so that no
+    reader needs the schema. ``dimensions``: those whose attributes the index holds. ``horizon``: the oldest version
+    that is not expired. ``doomed``: the runs whose files the vacuum that made this version removes. ``last_vacuum``:
+    the last version before this one that has doomed runs, or 0. ``unknown``: the fields of the entry that only a newer
+    zskip knows. ``format``: of the entry.
     """
 
     version: int
@@ -193,10 +211,14 @@ class Snapshot:
     applications: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
-    ancestors: tuple[str, ...] = ()
     sketches: tuple[SketchRecord, ...] = ()
     uniform: bool = False
     dimensions: tuple[Dimension, ...] = ()
+    horizon: int = 1
+    doomed: tuple[str, ...] = ()
+    last_vacuum: int = 0
+    unknown: tuple[str, ...] = ()
+    format: int = FORMAT
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -209,6 +231,33 @@ class Snapshot:
     def indexed(self) -> Schema:
         """The columns of the index: those of the table, and the attributes of its dimensions."""
         return Schema(with_attributes(self.schema.arrow, self.dimensions)) if self.dimensions else self.schema
+
+    def followed_by(self, **changes: Any) -> Snapshot:
+        """The version after this one: the same table with some fields changed.
+
+        Raises `UnsupportedFormat` if the entry has fields that this zskip does not know: dropping them might lose what
+        a newer zskip needs, and carrying them on might make them wrong.
+        """
+        if self.unknown:
+            raise UnsupportedFormat(
+                f"Version {self.version} was written by a newer zskip: its entry has {', '.join(self.unknown)}. This "
+                "zskip reads the table, but must not change it. Install a newer one."
+            )
+        follows = {
+            "version": self.version + 1,
+            "commit_id": secrets.token_hex(16),
+            "time": self.next_time(),
+            "parent": self.version,
+            "removed": (),
+            "doomed": (),
+            "last_vacuum": self.version if self.doomed else self.last_vacuum,
+            "format": FORMAT,
+        }
+        return replace(self, **{**follows, **changes})
+
+    def next_time(self) -> datetime:
+        """Now, or a microsecond after a version whose writer's clock is ahead."""
+        return max(datetime.now(UTC), min(self.time, _LAST_TIME - _TICK) + _TICK)
 
     def lacking(self, shard: Shard) -> frozenset[str]:
         """The columns added to the table after a shard was written, which are NULL in all its rows."""
@@ -269,7 +318,9 @@ class Snapshot:
             "applications": dict(self.applications),
             "added": dict(self.added),
             "removed": list(self.removed),
-            "ancestors": list(self.ancestors),
+            "horizon": self.horizon,
+            "last_vacuum": self.last_vacuum,
+            **({"doomed": list(self.doomed)} if self.doomed else {}),
             "uniform": self.uniform,
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
@@ -279,7 +330,7 @@ class Snapshot:
         }
 
     @staticmethod
-    def from_json(json: Json) -> Snapshot:
+    def from_json(json: Json, format: int = FORMAT) -> Snapshot:
         layout, shards = json["layout"], tuple(Shard.from_json(shard) for shard in _get(json, "shards", list))
         _require_plausible_shards(shards)
         totals, promised = Totals.of([shard.totals for shard in shards]), Totals.from_json(_get(json, "totals", dict))
@@ -305,11 +356,29 @@ class Snapshot:
             applications={str(name): int(batch) for name, batch in _get(json, "applications", dict).items()},
             added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
             removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
-            ancestors=tuple(str(id) for id in _get(json, "ancestors", list)) if "ancestors" in json else (),
             sketches=tuple(SketchRecord.from_json(sketch) for sketch in json.get("sketches", [])),
             uniform=_get(json, "uniform", bool) if "uniform" in json else False,
             dimensions=tuple(Dimension.from_json(each) for each in json.get("dimensions", ())),
+            horizon=_get(json, "horizon", int) if format > 1 else 1,
+            last_vacuum=_get(json, "last_vacuum", int) if format > 1 else 0,
+            doomed=tuple(str(run) for run in json.get("doomed", ())),
+            unknown=tuple(sorted(set(_unknown_fields(json)))),
+            format=format,
         )
+
+
+def _unknown_fields(json: Json) -> Iterator[str]:
+    """The fields of an entry that this zskip does not know."""
+    objects = [("snapshot", json), *(("shard", shard) for shard in json["shards"])]
+    objects += [("layout", json["layout"]), *(("sketch", sketch) for sketch in json.get("sketches", ()))]
+    objects += [("dimension", dimension) for dimension in json.get("dimensions", ())]
+    objects += [("segment", segment) for sketch in json.get("sketches", ()) for segment in sketch["segments"]]
+    for kind, holder in objects:
+        for name, value in (holder or {}).items():
+            if name not in _KNOWN[kind]:
+                yield f'"{name}" in a {kind}' if kind != "snapshot" else f'"{name}"'
+            elif name == "part" or name.endswith("_part"):
+                yield from (f'"{each}" in a part' for each in (value or {}) if each not in _KNOWN["part"])
 
 
 def _run_of_ids(json: Json) -> tuple[int, int]:
@@ -353,8 +422,15 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
         raise DamagedIndex(_damaged(name, "fails its checksum"))
     try:
         with _without_collecting():
-            return Snapshot.from_json(json.loads(body, parse_constant=_refuse_constant))
-    except (KeyError, TypeError, ValueError, RecursionError, OverflowError, pa.ArrowException) as error:
+            found = json.loads(body, parse_constant=_refuse_constant)
+            if missing := set(found.get("requires", ())) - FEATURES:
+                raise UnsupportedFormat(f"{name} requires {', '.join(sorted(missing))}. Install a newer zskip.")
+            return Snapshot.from_json(found, int(head[1]))
+    except TableError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise DamagedIndex(_damaged(name, f"holds what no snapshot does ({error})")) from error
+    except (OSError, pa.ArrowException) as error:  # Arrow's, OSError for a schema that is nested too deeply
         raise DamagedIndex(_damaged(name, f"holds what no snapshot does ({error})")) from error
 
 

@@ -1,10 +1,19 @@
-"""Vacuum: remove expired versions, and files that no remaining version refers to."""
+"""Vacuum: expire old versions, and remove the files that no other version names.
+
+    1 2 3 4 5 6           4 to 6 stay: they were replaced later than the horizon, or are the table
+    1 2 3 4 5 6 [7]       a version like 6, whose entry says that 4 is the oldest that stays, and which runs go
+    † † † 4 5 6 [7]       only then tombstones take the entries' places, and the files go
+
+So a vacuum is a commit. If another one came first, it looks again at what that one names; a writer that comes later
+sees what is gone (`runs`). A vacuum that dies on the way leaves the rest to the next.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import random
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -12,141 +21,219 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core.receipts import Vacuumed
-from zskip.errors import DamagedIndex, TableNotFound
+from zskip.errors import CommitConflict, DamagedIndex, TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
-from zskip.tablelog.kept_files import naming_vacuums, require_files
-from zskip.tablelog.own_files import DATA_FILE
+from zskip.tablelog.runs import DATA_FILE, abandoned
 from zskip.tablelog.segments import segment_paths
-from zskip.tablelog.snapshot import ANCESTORS, Snapshot
-from zskip.tablelog.vacuum_intent import INTENT_LASTS, declared, intents
+from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["vacuum"]
+__all__ = ["require_files", "vacuum"]
 
 # The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
-_INTENT = r"^_zskip/log/vacuum-"
 _INDEX_ONLY = r"^_(zskip|data)/"
 # Folders inside this one that hold tables of their own.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
+_TOMBSTONE_BYTES = 64
 _LOG = logging.getLogger("zskip")
-_AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
+_ATTEMPTS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
-    """Remove the versions that were replaced longer ago than ``older_than``, and files that no other version names.
+    """Expire the versions that were replaced longer ago than ``older_than``; remove files that no other version names.
 
-    A file that no version names is removed only if it is older than ``older_than``, since it may belong to a commit in
-    progress, and only if zskip gave it its name. Files of other writers stay, and so do files of other tables inside
-    this table's folder. In a folder that zskip only indexes, no data file is removed. Files of other writers that
-    `cluster` replaced are removed with the last version that names them, if they have not changed since.
+    A file that no version names is removed only if it and all that were written with it are older than ``older_than``,
+    since they may belong to a commit in progress, and only if zskip gave it its name. Files of other writers stay, and
+    so do files of other tables inside this table's folder. In a folder that zskip only indexes, no data file is
+    removed. Files of other writers that `cluster` replaced are removed with the last version that names them, if they
+    have not changed since.
 
-    Log entries are removed before files, the oldest first, so a crash leaves unreferenced files, but no version without
-    its files. Only files that `cluster` replaced are removed before the versions that name them: without these versions
-    a later vacuum could not recognise them. Before the log is read for the last time, an intent is written to it
-    (`vacuum_intent`).
+    If there is anything to remove, a new version is committed first. Files that `cluster` replaced are removed before
+    the entries of the versions that name them: without these a later vacuum could not recognise them.
 
-    No version expires while another vacuum is in progress: the other vacuum may be removing files of the newest
-    version, whose writer then returns to the previous version.
-
-    Nothing is removed if this raises: `TableNotFound` if files of the newest version are gone and older versions would
-    expire, `DamagedIndex` if a remaining version cannot be read, and `FilesRemoved` if that is the newest version and
-    its writer has not finished.
+    Nothing is removed if this raises `TableNotFound` because files of the newest version are gone and older versions
+    would expire, `DamagedIndex` because a remaining version cannot be read, `UnsupportedFormat` because one was written
+    by a newer zskip, `CommitConflict` or `UncertainCommit`.
     """
-    now = datetime.now(UTC)
     try:
-        horizon = max(now - older_than, _EPOCH)
+        horizon = max(datetime.now(UTC) - older_than, _EPOCH)
     except OverflowError:
         horizon = _EPOCH
-    newest, versions = _newest(storage)
-    alone = not intents(storage)  # read after the newest version: see above
-    kept_from = _first_kept(storage, versions, horizon) if alone else versions[0]
-    expired = [version for version in versions if version < kept_from]
-    with naming_vacuums(storage, newest):
-        named = _named(storage, [version for version in versions if version >= kept_from])
+    newest = log.load(storage)
     listing = storage.list("")
-    if expired and newest.managed:
-        _require_files(storage, newest, listing.path)
-    gone = _orphans(listing, named, now, horizon, managed=newest.managed)
-    replaced = _replaced(storage, listing, expired, named) if newest.managed else listing.take(np.array([], np.int64))
-
-    def removed(files: Listing) -> Listing:
-        if dry_run or not len(files):
-            return files
-        with declared(storage, _nanoseconds(horizon), kept_from) as require_heeded:
-            # Keep files that were committed in the meantime, by a restore or by a writer that was suspended.
-            later = _named(storage, log.versions(storage, newest.version + 1))
-            files = files.take(~np.asarray(pc.is_in(files.path, value_set=later)))
-            require_heeded()
-            storage.delete(files.path.to_pylist())
-            _remove_empty_staging(storage, files.path)
-        return files
-
-    replaced = removed(replaced)
-    if not dry_run:
-        # A store removes the files of one request in any order; `new_entry` relies on the order of these batches.
-        for start in range(0, len(expired), ANCESTORS):
-            storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
-    gone = removed(gone)
-    paths = [*replaced.path.to_pylist(), *gone.path.to_pylist()]
-    size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, gone))
-    return Vacuumed(newest.version, tuple(paths), size, tuple(expired))
-
-
-def _newest(storage: Storage) -> tuple[Snapshot, list[int]]:
-    """The newest version, and the versions up to it; read again if another vacuum removed it in between."""
-    while True:
+    versions = [*_entries(listing, newest.horizon, newest.version), newest.version]
+    kept_from = _first_kept(storage, versions, horizon)
+    if versions[0] < kept_from and newest.managed:
+        require_files(storage, newest, listing.path)
+    named = _Named(storage)
+    for attempt in range(_ATTEMPTS):
+        kept_from = max(kept_from, newest.horizon)
+        expired = _entries(listing, 0, kept_from)
+        named.add(range(kept_from, newest.version + 1))
+        replaced, orphans, runs = _removable(storage, listing, newest, expired, named.paths, horizon)
+        paths = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
+        gone = tuple(version for version in expired if version >= newest.horizon)
+        if dry_run or not (paths or expired):
+            break
+        made = newest.followed_by(
+            operation="vacuum",
+            # Those of a folder or another format's table say to which state of it the index belongs.
+            details={"files": len(paths), "versions": len(gone)} if newest.managed else newest.details,
+            horizon=kept_from,
+            doomed=runs,
+        )
+        if log.create(storage, made, newest):
+            log.write_hint(storage, made.version)
+            storage.delete(replaced.path.to_pylist())
+            log.expire(storage, list(expired.values()))
+            storage.delete(orphans.path.to_pylist())
+            _remove_empty_staging(storage, orphans.path)
+            newest = made
+            break
+        time.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
         newest = log.load(storage)
-        versions = [version for version in log.versions(storage) if version <= newest.version]
-        if versions:
-            return newest, versions
+    else:
+        raise CommitConflict(f"{storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
+    size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, orphans))
+    return Vacuumed(newest.version, tuple(paths), size, gone)
 
 
-def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -> None:
-    try:
-        require_files(storage, newest, listed)
-    except (DamagedIndex, TableNotFound):
-        if log.read_entry(storage, newest.version) is not None:
-            raise
-        # Another vacuum has removed this version.
+def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
+    """Raise `TableNotFound` if a file of a snapshot is gone, `DamagedIndex` if its statistics are.
+
+    ``listed``: the paths of all files in the storage, listed after the snapshot was read; None: list them here.
+    """
+    index = Index(storage, snapshot)
+    names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
+    known = pa.concat_arrays([*names, pa.array([part.path for part in snapshot.parts], pa.string())])
+    present = storage.list("").path if listed is None else listed
+    gone = known.filter(pc.invert(pc.is_in(known, value_set=present)))
+    if len(gone):
+        shown = ", ".join(gone.slice(0, 3).to_pylist()) + (", …" if len(gone) > 3 else "")
+        raise TableNotFound(
+            f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
+            f"{shown}. Put them back, or choose a later version."
+        )
 
 
-def _replaced(storage: Storage, listing: Listing, expired: Sequence[int], named: pa.StringArray) -> Listing:
+# --- which versions ---
+
+
+def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
+    """The oldest version that was still the newest at the horizon or later. The times of versions increase."""
+    low, high = 0, len(versions) - 1
+    while low < high:
+        middle = (low + high) // 2
+        follower = log.read_entry(storage, versions[middle + 1])
+        if follower is None or follower.time <= horizon:
+            low = middle + 1
+        else:
+            high = middle
+    # A vacuum leaves the table as it was: what it follows has not been replaced by it.
+    while low and _is_vacuum(log.read_entry(storage, versions[low])):
+        low -= 1
+    return versions[low]
+
+
+def _is_vacuum(snapshot: Snapshot | None) -> bool:
+    return snapshot is not None and snapshot.operation == "vacuum"
+
+
+def _entries(listing: Listing, first: int, end: int) -> dict[int, str]:
+    """The paths of the listed entries of versions from ``first`` to below ``end``, without tombstones, oldest first."""
+    prefix = f"{log.LOG}/"
+    inside = np.asarray(pc.starts_with(listing.path, prefix)) & (np.asarray(listing.size) > _TOMBSTONE_BYTES)
+    found = listing.take(inside).path.to_pylist()
+    numbers = {log.version_of(path): path for path in found if log.ENTRY.fullmatch(path[len(prefix) :])}
+    return {version: numbers[version] for version in sorted(numbers) if first <= version < end}
+
+
+# --- which files ---
+
+
+class _Named:
+    """The ``paths`` of all data files and parts of some versions; a shard shared by several is read once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._versions: set[int] = set()
+        self._parts: set[str] = set()
+        self._files: list[pa.StringArray] = []
+
+    def add(self, versions: Sequence[int]) -> None:
+        """Add the versions that are not expired. Raises `DamagedIndex`, and `UnsupportedFormat` for newer entries."""
+        fresh = [version for version in versions if version not in self._versions]
+        self._versions.update(fresh)
+        for snapshot in log.entries(self.storage, fresh):
+            if snapshot.unknown:
+                raise UnsupportedFormat(
+                    f"Version {snapshot.version} of {self.storage.uri} was written by a newer zskip, and may name "
+                    "files that this one does not know. Vacuum with that one."
+                )
+            new = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in self._parts]
+            try:
+                index = Index(self.storage, snapshot) if new else None
+                self._files += [index.shard_paths(number) for number in new if index is not None]
+            except DamagedIndex:
+                if log.load(self.storage).horizon <= snapshot.version:
+                    raise
+                continue  # another vacuum came first, and has expired this version
+            self._parts.update(part.path for part in snapshot.parts)
+            self._parts.update(segment_paths(snapshot.sketches))
+
+    @property
+    def paths(self) -> pa.StringArray:
+        return pa.concat_arrays([*self._files, pa.array(sorted(self._parts), pa.string())])
+
+
+def _removable(
+    storage: Storage,
+    listing: Listing,
+    newest: Snapshot,
+    expired: dict[int, str],
+    named: pa.StringArray,
+    horizon: datetime,
+) -> tuple[Listing, Listing, tuple[str, ...]]:
+    """The files of other writers that may go, those of zskip, and the runs of the latter."""
+    nothing = listing.take(np.array([], np.int64))
+    replaced = _replaced(storage, listing, expired, named) if newest.managed else nothing
+    ours = _unnamed(listing, named, managed=newest.managed)
+    old, runs = abandoned(ours, int(horizon.timestamp() * 1e9))
+    return replaced, ours.take(old), runs
+
+
+def _replaced(storage: Storage, listing: Listing, expired: dict[int, str], named: pa.StringArray) -> Listing:
     """The files of other writers that only expired versions name and that have not changed since they were indexed."""
     found = np.zeros(len(listing), bool)
-    for snapshot in _read(storage, expired):
-        if not snapshot.managed:
-            try:
-                differs = changes(Index(storage, snapshot), listing)
-            except DamagedIndex as error:
-                _LOG.warning("Files that version %d named are kept: %s", snapshot.version, error)
+    for version in expired:
+        try:
+            snapshot = log.read_entry(storage, version)
+            if snapshot is None or snapshot.managed:
                 continue
-            others = pa.concat_arrays([differs.added.path, differs.changed.path])
-            found |= ~np.asarray(pc.is_in(listing.path, value_set=others))
+            differs = changes(Index(storage, snapshot), listing)
+        except DamagedIndex as error:
+            _LOG.warning("Files that version %d named are kept: %s", version, error)
+            continue
+        others = pa.concat_arrays([differs.added.path, differs.changed.path])
+        found |= ~np.asarray(pc.is_in(listing.path, value_set=others))
     return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
 
 
-def _orphans(listing: Listing, named: pa.StringArray, now: datetime, horizon: datetime, *, managed: bool) -> Listing:
-    """Files with zskip's names that are older than the horizon and that no version names, and intents of crashes."""
+def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listing:
+    """Files with zskip's names that no version names."""
     ours = _matches(listing.path, _OURS)
     if not managed:
         ours &= _matches(listing.path, _INDEX_ONLY)
     others = pc.struct_field(pc.extract_regex(listing.path, _OTHER_TABLE), "folder").drop_null().unique()
     for folder in others.to_pylist():
         ours &= ~np.asarray(pc.starts_with(listing.path, folder))
-    old = np.asarray(pc.less_equal(listing.modified, _nanoseconds(horizon)))
-    long_ago = np.asarray(pc.less_equal(listing.modified, _nanoseconds(min(horizon, now - INTENT_LASTS))))
-    old &= long_ago | ~_matches(listing.path, _INTENT)
-    return listing.take(ours & old & ~np.asarray(pc.is_in(listing.path, value_set=named)))
-
-
-def _nanoseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1e9)
+    return listing.take(ours & ~np.asarray(pc.is_in(listing.path, value_set=named)))
 
 
 def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:
@@ -158,44 +245,3 @@ def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
     staged = removed.filter(pc.match_substring_regex(removed, _STAGING)).to_pylist()
     for name in sorted({"/".join(path.split("/")[:2]) for path in staged}):
         storage.remove_empty(name)
-
-
-def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
-    """The snapshots of some versions, with a limited number in memory at once."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(versions), _ENTRIES_AT_ONCE):
-            some = versions[start : start + _ENTRIES_AT_ONCE]
-            for snapshot in pool.map(lambda version: log.read_entry(storage, version), some):
-                if snapshot is not None:
-                    yield snapshot
-
-
-def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
-    """The oldest version that was still the newest at the horizon or later. The times of versions increase."""
-    low, high = 0, len(versions) - 1
-    while low < high:
-        middle = (low + high) // 2
-        successor = log.read_entry(storage, versions[middle + 1])
-        if successor is not None and successor.time <= horizon:
-            low = middle + 1
-        else:
-            high = middle
-    return versions[low]
-
-
-def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
-    """The paths of all data files and parts of some versions; a shard shared by several is read once."""
-    seen: set[str] = set()
-    named: list[pa.StringArray] = []
-    for snapshot in _read(storage, versions):
-        fresh = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in seen]
-        try:
-            index = Index(storage, snapshot) if fresh else None
-            named += [index.shard_paths(number) for number in fresh if index is not None]
-        except DamagedIndex:
-            if log.read_entry(storage, snapshot.version) is not None:
-                raise
-            continue  # another vacuum has removed this version
-        seen.update(part.path for part in snapshot.parts)
-        seen.update(segment_paths(snapshot.sketches))
-    return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])

@@ -138,7 +138,7 @@ def append(
     written = backend.write(source, storage, schema, sized_by_rows(base, kept), look_ups)
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
-    remove = removal(storage, written)
+    remove, since = removal(storage, written), base.version
     not_committed: list[bool] = []
     for attempt in range(_ATTEMPTS):
         try:
@@ -151,6 +151,7 @@ def append(
                 layout=layout_record(written, kept) if base.layout is None and not attempt else None,
                 details={"rows": written.rows, "files": len(written.files)},
                 batch=batch,
+                since=since,
                 undo=lambda: not_committed.append(True),
                 sketches=lambda before: with_segments(before, written.sketches),
             )

@@ -90,12 +90,13 @@ class _Deletion:
     def run(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
         """Make the version without the rows; return the newest version unchanged if no row matches."""
         affected = find_survivors(Index(self.storage, base), self.matching)
+        since = base.version
         for _ in range(_ATTEMPTS):
             self._rewrite(base, affected)
             if not self.steps:
                 return base, Deleted(base.version, 0, 0, 0, ())
             try:
-                return self._commit(base)
+                return self._commit(base, since)
             except _FilesAdded as added:
                 base, affected = added.newest, self._added(base, added.newest)
         raise CommitConflict(
@@ -161,7 +162,7 @@ class _Deletion:
             "that differ."
         )
 
-    def _commit(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
+    def _commit(self, base: Snapshot, since: int) -> tuple[Snapshot, Deleted]:
         dropped = tuple(path for step in self.steps for path in step.dropped)
         rewritten = tuple(path for step in self.steps for path in step.rewritten)
         rows = sum(step.rows for step in self.steps)
@@ -173,6 +174,7 @@ class _Deletion:
             add=DataFiles.concat([step.written.files for step in self.steps]),
             remove=[*dropped, *rewritten],
             details={"rows": rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
+            since=since,
             still=lambda newest: self._require_no_added_files(base, newest),
             undo=self._not_committed,
             sketches=lambda before: reduce(with_segments, [step.written.sketches for step in self.steps], before),

@@ -52,7 +52,7 @@ def test_what_is_due_is_done_once(tmp_path: Path) -> None:
     assert (would.version, would.dry_run, len(table.history())) == (version, True, version)
     assert "would rewrite" in steps(would)["optimize"].done
     done = table.tend(older_than="0 seconds")
-    assert done.version == table.version == version + 1
+    assert done.version == table.version == version + 2, "one of the optimize, and one of the vacuum"
     optimized = steps(done)["optimize"]
     assert isinstance(optimized.receipt, Optimized)
     assert optimized.receipt.files_rewritten > 0

@@ -22,7 +22,7 @@ from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
 from zskip.storage import Storage, undone_on_error
-from zskip.tablelog import Index, Snapshot, changes, commit, index_files, latest_version, load, refresh
+from zskip.tablelog import Index, Snapshot, changes, commit, index_files, newest, refresh
 from zskip.tablelog.freshness import data_files
 from zskip.writer import WriteOptions, storable_schema
 from zskip.writer.append import kept_options, layout_record, removal
@@ -47,7 +47,7 @@ def cluster_folder(
     """
     if not options.by and options.workload is None:
         raise InvalidOption("Give by=, the columns to lay out by: this folder has no layout yet.")
-    base = load(storage) if latest_version(storage) else None
+    base = newest(storage)
     if base is not None:
         _require_foreign(storage, base)
     if dry_run:
