@@ -138,3 +138,11 @@ def test_a_folder_gives_its_value_before_a_column_of_its_files(tmp_path: Path) -
     only.mkdir(parents=True)
     pq.write_table(pa.table({"day": [5, 6]}), only / "a.parquet")
     assert zskip.write(only.parent, tmp_path / "days", by="day").to_arrow()["day"].to_pylist() == [1, 1]
+
+
+def test_a_file_that_needs_far_more_than_the_memory_limit_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"key": [7] * 100_000, "text": [f"{row:01000}" for row in range(100_000)]})
+    with pytest.raises(InvalidOption, match=r"memory_limit= is 9.5 MiB, and 100,000 rows .* take .* smaller files"):
+        zskip.write(rows, tmp_path / "t", by="key", files=1, memory_limit="10MB")
+    assert not list(tmp_path.rglob("*.parquet"))
+    assert zskip.write(rows, tmp_path / "t", by="key", files=10, memory_limit="10MB").count() == 100_000

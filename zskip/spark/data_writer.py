@@ -23,8 +23,8 @@ from zskip.writer.row_source import of_reader
 
 __all__ = ["WriteJob", "write_job"]
 
-# The resources of one task: an executor runs several at once.
-_TASK = WriteOptions(threads=1, memory_limit="512MB")
+# The resources of one task: an executor runs several at once. No user gave this limit, so no file is refused by it.
+_TASK = WriteOptions(threads=1, memory_limit="512MB", strict_memory=False)
 
 
 def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, overwrite: bool) -> WriteJob:

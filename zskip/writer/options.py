@@ -88,7 +88,7 @@ class WriteOptions:
     clustering column · ``workload``: predicates like the expected queries · ``seed``: for drawing the sample ·
     ``sketches``: the kinds of sketches of each column · ``hidden``: write data files below ``_data/`` with the ending
     ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them · ``star``: loads the
-    dimensions with which the rows are joined.
+    dimensions with which the rows are joined · ``strict_memory``: refuse files that need far more than the limit.
     """
 
     by: Sequence[str] = ()
@@ -110,6 +110,7 @@ class WriteOptions:
     storage_options: Mapping[str, Any] | None = None
     hidden: bool = False
     star: Callable[[], Star] | None = field(default=None, compare=False)
+    strict_memory: bool = True
 
     def __post_init__(self) -> None:
         sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(self, name) is not None]

@@ -22,8 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core.byte_sizes import size_text
 from zskip.core.offsets import offsets_of
 from zskip.core.schema import Schema
+from zskip.errors import InvalidOption
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Storage, abandon
@@ -54,6 +56,8 @@ _RESIDENT_SHARE, _PARTS_SHARE, _BUCKET_SHARE = 0.4, 0.5, 0.125
 _SKETCH_SHARE = 0.125
 # The memory to sort and encode a file's rows, besides their bucket, as a multiple of their size.
 _SORTING_FACTOR = 1.25
+# How far a write may exceed the memory limit: by this factor, and besides by what its reading and encoding always take.
+_EXCESS, _BASE_BYTES = 1.5, 60_000_000
 # A column's dictionary of strings may take the memory limit divided by this number.
 _DICTIONARY_DIVISOR = 64
 # The memory to rewrite a file in place, as a multiple of its size on disk.
@@ -347,7 +351,9 @@ class _Write:
         def write_bucket(bucket: int) -> list[_File]:
             # A bucket's rows are in memory twice: in their narrow form, and sorted in transit types.
             sorting = _SORTING_FACTOR * profile.in_memory * buckets.rows(bucket)
-            with memory.reserved(int(buckets.bytes(bucket) + sorting)):
+            needed = int(buckets.bytes(bucket) + sorting)
+            self._require_memory(needed, buckets.rows(bucket))
+            with memory.reserved(needed):
                 return list(self._files_of(buckets.take(bucket), routing, narrow, profile))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
@@ -359,6 +365,16 @@ class _Write:
             pa.default_memory_pool().release_unused()
             self.options.report("write", done, total)
         return files
+
+    def _require_memory(self, needed: int, rows: int) -> None:
+        """Raise `InvalidOption` if the rows of a bucket take much more memory than the limit that the user gave."""
+        is_given = self.options.memory_limit is not None and self.options.strict_memory
+        if is_given and needed > _EXCESS * self.limit + _BASE_BYTES:
+            raise InvalidOption(
+                f"memory_limit= is {size_text(self.limit)}, and {rows:,} rows that are sorted and encoded together "
+                f"take {size_text(needed)}: a file is written as a whole. Give a larger limit, or lay the table out "
+                "with smaller files: more files=, or a smaller rows_per_file= or file_size=."
+            )
 
     def _files_of(
         self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, profile: _RowProfile
