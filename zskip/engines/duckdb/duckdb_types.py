@@ -16,10 +16,12 @@ __all__ = ["ambiguous", "duckdb_type", "lossless"]
 def duckdb_type(arrow: pa.DataType) -> str:
     """The type that DuckDB gives a Parquet column of this Arrow type. It may lose information; see `lossless`.
 
-    >>> duckdb_type(pa.list_(pa.timestamp("ms", "UTC")))
-    'TIMESTAMPTZ[]'
+    >>> duckdb_type(pa.list_(pa.timestamp("ms", "UTC"))), duckdb_type(pa.json_())
+    ('TIMESTAMPTZ[]', 'JSON')
     """
     arrow = t.value_type(arrow)
+    if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json":
+        return "JSON"
     if t.is_struct(arrow):
         return "STRUCT(" + ", ".join(f"{identifier(field.name)} {duckdb_type(field.type)}" for field in arrow) + ")"
     if t.is_map(arrow):
