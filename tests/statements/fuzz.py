@@ -32,6 +32,7 @@ from zskip.statements.duckdb.statement import rewrite
 __all__ = ["Sides", "difference", "run", "sides"]
 
 _ROWS = 60
+_TEXTS = ["it's", "it's", "s\\x31", "s\\x31", "é1", "é1", "S05", "a\nb", "a\nb", "tt"]
 _SAME_ERRORS: dict[type[Exception], type[Exception]] = {duckdb.ParserException: SqlSyntaxError}
 
 
@@ -86,7 +87,7 @@ def _rows(random: Random) -> pa.Table:
     def some(values: list[Any]) -> list[Any]:
         return [None if random.random() < 0.1 else random.choice(values) for _ in range(_ROWS)]
 
-    val, txt = some(list(range(60))), some(["", *(f"s{number:02}" for number in range(40))])
+    val, txt = some(list(range(60))), some(["", *(f"s{number:02}" for number in range(40)), *_TEXTS])
     columns = {
         "key": pa.array([None if number % 17 == 16 else number // 2 for number in range(_ROWS)], pa.int32()),
         "val": pa.array(val, pa.int32()),

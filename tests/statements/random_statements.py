@@ -23,6 +23,28 @@ MACROS = [
     "CREATE VIEW v AS SELECT * FROM (VALUES (3, 's03'), (11, ''), (NULL, 's1'), (25, NULL)) w(key, txt)",
 ]
 _JOINS = ["JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"]
+_PATTERNS = [
+    *("{t} SIMILAR TO '.*5'", "{t} SIMILAR TO 's1.*'", "{t} NOT SIMILAR TO 's.*'", "{t} SIMILAR TO '(s0|é).*'"),
+    *("regexp_full_match({t}, 's[12].')", "regexp_full_match({t}, '.*t.*')", "regexp_matches({t}, '^s0')"),
+    *("{t} LIKE '%1%'", "{t} ILIKE 'S0%'", "{t} GLOB 's[0-2]*'", "{t} LIKE 's\\_%' ESCAPE '\\'", "{t} NOT LIKE 's%'"),
+    *("{t} = 'it''s'", "{t} < 'it''t'", "{t} = 's\\x31'", "{t} LIKE 's\\x%'", "{t} > 'é'", "{t} = E'a\\nb'"),
+    *("{t} SIMILAR TO 's\\\\x.*'", "{t} ~ 'é.'", "{t} IN ('it''s', 's\\x31', NULL)", "{t} BETWEEN '' AND 'it''s'"),
+]
+_DOUBLES = ["= 0.0", "> 1e6", "= 'NaN'::DOUBLE", "< 'inf'", "> '-inf'", "<= 1e300", "= 'infinity'"]
+_DAYS = [
+    *(
+        "< 'infinity'",
+        "> DATE '-infinity'",
+        "< TIMESTAMP '2024-01-09 12:00:00'",
+        "+ INTERVAL 1 DAY > DATE '2024-01-20'",
+    ),
+    *(
+        "< DATE '10000-01-01'",
+        ">= DATE '0044-03-15 (BC)'",
+        "= TIMESTAMP '2024-01-09 00:00:00'",
+        "BETWEEN '2024-01-03' AND 'infinity'",
+    ),
+]
 _SETS = ["UNION", "UNION ALL", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"]
 
 
@@ -119,13 +141,20 @@ class _Grammar:
             )
         hint = self._one(["", "", "NOT MATERIALIZED ", "MATERIALIZED "])
         body, columns = self._query(1, [])
-        name = self._one(["y", "y", "t1"])
+        name = self._one(["y", "y", "t0", "t1", "t2"])
         names = ""
+        # A set operation over the name would be recursive, and might never end.
+        recursive = "RECURSIVE " if self._chance(0.2) and not re.search(rf"\b{name}\b", body) else ""
+        if self._chance(0.15):
+            body = f"({body})"
+        elif self._chance(0.1):
+            body = f"({body}) UNION ALL ({body})"
         if self._chance(0.4):
             fresh = self._names(len(columns))
             names, columns = f"({', '.join(fresh)})", list(zip(fresh, [kind for _, kind in columns], strict=True))
         self._tables[name] = columns
-        return f"WITH {name}{names} AS {hint}({body}) "
+        spelled = self._one([name, name, name.upper(), f'"{name}"', f"'{name}'"])
+        return f"WITH {recursive}{spelled}{names} AS {hint}({body}) "
 
     def _names(self, count: int) -> list[str]:
         """Names for columns: those of the tables in another order, and new ones."""
@@ -198,7 +227,12 @@ class _Grammar:
         for _ in range(self._one([2, 2, 3])):
             source, visible = self._source(depth - 1, [])
             items = ", ".join(f"{self._term(k, visible)} AS {n}" for k, n in zip(kinds, names, strict=True))
-            sides.append(f"SELECT {items} {source}{self._where(depth - 1, visible, [])}")
+            where = self._where(depth - 1, visible, [])
+            groups = ""
+            if self._chance(0.2):
+                keys = ", ".join(str(at + 1) for at in range(len(names)))
+                groups = f" GROUP BY {self._one(['ROLLUP', 'CUBE'])} ({keys})"
+            sides.append(f"SELECT {items} {source}{where}{groups}")
         if self._chance(0.15):
             return " UNION ALL BY NAME ".join(sides), list(zip(names, kinds, strict=True))
         text = sides[0]
@@ -269,9 +303,12 @@ class _Grammar:
         if form < 0.44:
             one = self._one(visible)
             return f"* REPLACE ({self._term(one.kind, visible)} AS {one.name})", everything
+        if form < 0.5:
+            return self._star_pattern(visible)
         matched = [pair for pair in everything if pair[0] in ("key", "txt", "day")]
-        if form < 0.48 and matched:
-            return "COLUMNS('^(key|txt|day)$')", matched
+        if form < 0.54 and matched:
+            named = "COLUMNS(lambda c: c IN ('key', 'txt', 'day'))"
+            return self._one(["COLUMNS('^(key|txt|day)$')", named]), matched
         items, columns = [], []
         for at in range(self._random.randrange(1, 5)):
             kind = self._one("nnntdxs")
@@ -284,7 +321,45 @@ class _Grammar:
             columns.append((name, kind))
         return ", ".join(items), columns
 
+    def _star_pattern(self, visible: list[Column]) -> tuple[str, list[tuple[str, str]]]:
+        """A star with a condition on the names of columns."""
+        operator, pattern, matches = self._one(
+            [
+                ("LIKE", "%a%", ".*a.*"),
+                ("LIKE", "key", "key"),
+                ("LIKE", "_a_", ".a."),
+                ("ILIKE", "%Y", ".*y"),
+                ("SIMILAR TO", "key|val|txt", "key|val|txt"),
+                ("SIMILAR TO", "[kv].*", "[kv].*"),
+                ("GLOB", "[kvt]*", "[kvt].*"),
+            ]
+        )
+        negated = operator != "GLOB" and self._chance(0.6)
+        columns = [(c.name, c.kind) for c in visible if negated != bool(re.fullmatch(matches, c.name))]
+        return f"* {'NOT ' if negated else ''}{operator} '{pattern}'", columns
+
     # --- FROM ---
+
+    def _row_maker(self) -> tuple[str, list[Column]]:
+        """A table whose rows are made of a table's: from structs, whole rows or grouping sets, with NULL among them."""
+        name, alias, outer = self._one(["t0", "t1", "t2"]), self._alias(), self._alias()
+        columns = dict(self._tables[name])
+        keys = [key for key, kind in columns.items() if kind in "ntd"] or list(columns)
+        key, test = self._one(keys), f"{alias}.{self._one(keys)} IS NOT NULL"
+        order = ", ".join(f"{alias}.{each}" for each in columns)
+        row = self._one([f"CASE WHEN {test} THEN {alias} END", f"lag({alias}) OVER (ORDER BY {order})"])
+        sets = self._one(["ROLLUP", "CUBE"])
+        where = f" WHERE {test}" + (f" AND {alias}.key > {self._random.randrange(30)}" if "key" in columns else "")
+        if self._chance(0.4):
+            text = f"SELECT {alias}.{key}, count(*) AS n FROM {name} {alias}{where} GROUP BY {sets} ({alias}.{key})"
+            return f"({text}) {outer}", [Column(outer, key, columns[key]), Column(outer, "n", "n")]
+        if self._chance(0.3) and columns.get("s") == "s":
+            return f"(SELECT unnest({alias}.s) FROM {name} {alias}{where}) {outer}", [
+                Column(outer, "a", "n"),
+                Column(outer, "c", "t"),
+            ]
+        text = f"SELECT unnest({row}) FROM {name} {alias}{where}"
+        return f"({text}) {outer}", [Column(outer, *pair) for pair in columns.items()]
 
     def _source(self, depth: int, outer: list[Column]) -> tuple[str, list[Column]]:
         text, visible = self._relation(depth, outer)
@@ -321,11 +396,11 @@ class _Grammar:
         same = [pair for pair in pairs if pair[0].name == pair[1].name]
         a, b = self._one(same if same and self._chance(0.7) else pairs)
         form = self._random.random()
-        if form < 0.08:
+        if form < 0.14:
             return f"{a.sql} IS NOT DISTINCT FROM {b.sql}"
-        if form < 0.16 and a.kind == "n":
+        if form < 0.19 and a.kind == "n":
             return f"{a.sql} + 1 = {b.sql}"
-        if form < 0.22:
+        if form < 0.24:
             c, d = self._one(pairs)
             return f"({a.sql} = {b.sql} OR {c.sql} = {d.sql})"
         if form < 0.3:
@@ -339,12 +414,18 @@ class _Grammar:
             alias = self._alias()
             body, columns = self._query(depth - 1, [])
             return f"({body}) {alias}", [Column(alias, *pair) for pair in dict(columns).items()]
-        if form < 0.3:
+        if depth and form < 0.28:
+            return self._row_maker()
+        if form < 0.31:
             alias = self._alias()
             other = self._one(["v", "numbers(12)", "(VALUES (3, 's03'), (NULL, ''))"])
             return f"{other} {alias}(key, txt)", [Column(alias, "key", "n"), Column(alias, "txt", "t")]
         name = self._one(list(self._tables))
         columns = self._tables[name]
+        if self._chance(0.05):
+            alias = self._alias()
+            text = self._one([f"{alias} : {name}", f"(TABLE {name}) {alias}", f"(FROM {name}) AS {alias}"])
+            return text, [Column(alias, *pair) for pair in dict(columns).items()]
         if self._chance(0.2):
             return name, [Column(self._one(["", name]), *pair) for pair in dict(columns).items()]
         alias = self._alias()
@@ -380,11 +461,13 @@ class _Grammar:
             return f"{term} IS {self._one(['', 'NOT '])}NULL"
         if kind == "t":
             tests = [f"= {self._literal('t')}", f"< {self._literal('t')}", "LIKE 's1%'", "= ''", "IN ('', 's05')"]
-            return f"{term} {self._one(tests)}"
+            return f"{term} {self._one(tests)}" if self._chance(0.5) else self._one(_PATTERNS).replace("{t}", term)
+        if kind == "d" and self._chance(0.2):
+            return f"{term} {self._one(_DAYS)}"
         if kind == "n" and self._chance(0.2):
             return self._one([f"{term} % 7 = 3", f"small({term})", f"twice({term}) = 12", f"{term} IN (3, 7, NULL)"])
         if kind == "x" and self._chance(0.3):
-            return f"{term} {self._one(['= 0.0', '> 1e6', '= double $nan$'])}".replace("double $nan$", "'NaN'::DOUBLE")
+            return f"{term} {self._one(_DOUBLES)}"
         operator = self._one(["=", "=", "<", ">", "<=", ">=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
         if self._chance(0.15):
             return f"{term} BETWEEN {self._literal(kind)} AND {self._literal(kind)}"
