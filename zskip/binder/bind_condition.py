@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
-from zskip.binder.library_expressions import expression_sql
+from zskip.binder.library_expressions import bind_expression
 from zskip.core.schema import Schema
 from zskip.errors import UnsupportedSql
 from zskip.language import Predicate
@@ -32,7 +32,7 @@ def bind_condition(
         return given
     if isinstance(given, str):
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-    return bind(expression_sql(given, schema), schema, now=now)
+    return bind_expression(given, schema, now)
 
 
 def bind_with_complement(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zskip.binder.context import Binding
 from zskip.core import types as t
-from zskip.core.schema import Column
+from zskip.core.schema import Column, Schema
 from zskip.language import tree
+from zskip.language.bound import Dialect
 from zskip.language.functions.duckdb_evaluated import is_computable
 from zskip.language.tree import Computable, Node, Reference
 
@@ -17,21 +17,21 @@ _MAX_CHARACTERS, _MAX_COLUMNS = 4096, 8
 """Of a condition that DuckDB may evaluate."""
 
 
-def computable(binding: Binding, node: Node, text: Callable[[], str]) -> Node:
+def computable(schema: Schema, dialect: Dialect, node: Node, text: Callable[[], str]) -> Node:
     """The node, as a `Computable` if it may be more precise to evaluate it in DuckDB than over ranges.
 
     ``text`` returns the condition's SQL; it is called only if needed.
     """
-    if binding.dialect.name != "duckdb" or not tree.has_call_or_opaque(node):
+    if dialect.name != "duckdb" or not tree.has_call_or_opaque(node):
         return node
-    columns = [binding.schema.columns[path] for path in sorted(tree.columns(node))]
+    columns = [schema.columns[path] for path in sorted(tree.columns(node))]
     if not 0 < len(columns) <= _MAX_COLUMNS or not _are_computable(columns):
         return node
     sql = text()
     if len(sql) > _MAX_CHARACTERS or _may_compare_negation_with_nan(columns, sql):
         return node
     references = tuple(Reference(column.path, column.type) for column in columns)
-    return Computable(node, references, sql, binding.dialect.timezone)
+    return Computable(node, references, sql, dialect.timezone)
 
 
 def _may_compare_negation_with_nan(columns: Sequence[Column], sql: str) -> bool:

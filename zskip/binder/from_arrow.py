@@ -1,7 +1,7 @@
-"""Convert pyarrow's expressions to DuckDB's SQL, from their Substrait form.
+"""Bind pyarrow's expressions, from their Substrait form.
 
-The SQL keeps Arrow's meaning: NaN is unequal to everything and not greater, and IS IN is never NULL. Casts, arithmetic,
-and unsigned and nanosecond columns are not supported.
+The conditions have Arrow's meaning: NaN is unequal to everything and not greater, and IS IN is never NULL. Casts,
+arithmetic, and unsigned and nanosecond columns are not supported.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test, unproved
 from zskip.core import types as t
-from zskip.core.schema import Schema
-from zskip.language.sql_literals import identifier, literal
+from zskip.core.schema import Schema, join_path
+from zskip.language import tree
+from zskip.language.sql_literals import identifier
+from zskip.language.tree import Node, Reference
+from zskip.language.why import Why
 
 __all__ = ["conjuncts"]
 
@@ -40,8 +44,8 @@ class _Unsupported(Exception):
     """A part of the expression that is not converted."""
 
 
-def conjuncts(expression: pc.Expression, schema: Schema) -> list[str | None]:
-    """The conjuncts of an expression as SQL, with None for each that cannot be converted."""
+def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
+    """The conjuncts of an expression, with None for each that cannot be bound."""
     try:
         message = _message(bytes(expression.to_substrait(schema.arrow)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -64,15 +68,15 @@ def _functions(message: Message) -> Iterator[tuple[int, str]]:
             yield _field(fields, 2, 0), _field(fields, 3).decode()
 
 
-def _parts(node: Message, converter: _Converter) -> Iterator[str | None]:
+def _parts(node: Message, converter: _Converter) -> Iterator[Node | None]:
     try:
         name, arguments = converter.call(node)
-        text = None if name == "and" else converter.condition(node)
-    except _Unsupported:
+        found = None if name == "and" else converter.condition(node)
+    except (_Unsupported, RecursionError):
         yield None
         return
-    if text is not None:
-        yield text
+    if found is not None:
+        yield found
         return
     for argument in arguments:
         yield from _parts(argument, converter)
@@ -98,16 +102,18 @@ class _Converter:
             raise _Unsupported
         return self.names[_field(fields, _ANCHOR, 0)], arguments
 
-    def condition(self, node: Message) -> str:
-        """A boolean expression as SQL."""
+    def condition(self, node: Message) -> Node:
+        """A boolean expression."""
         if _SELECTION in node:
-            name, type = self.column(node)
-            if t.is_boolean(type):
-                return name
+            column = self.column(node)
+            if t.is_boolean(column.type):
+                return is_true(column)
         if _LITERAL in node:
             value = _literal(_message(_field(node, _LITERAL)))
-            if value is None or isinstance(value, bool):
-                return literal(value, "duckdb")
+            if value is None:
+                return tree.unknown()
+            if isinstance(value, bool):
+                return tree.and_([]) if value else tree.or_([])
         if _IN_LIST in node:
             return self.membership(_message(_field(node, _IN_LIST)))
         if _IF_THEN in node:
@@ -115,54 +121,62 @@ class _Converter:
         function, arguments = self.call(node)
         match function:
             case "and" | "or":
-                return "(" + f" {function.upper()} ".join(map(self.condition, arguments)) + ")"
+                combine = tree.and_ if function == "and" else tree.or_
+                return combine([self.condition(argument) for argument in arguments])
             case "not":
-                return f"(NOT {self.condition(arguments[0])})"
+                return tree.not_(self.condition(arguments[0]))
             case "is_null":
-                return f"({self.column(arguments[0])[0]} IS NULL)"
+                return tree.IsNull(self.column(arguments[0]))
             case "is_not_null":
-                return f"({self.column(arguments[0])[0]} IS NOT NULL)"
-            case "is_nan":
-                return f"isnan({self.column(arguments[0])[0]})"
+                return tree.not_(tree.IsNull(self.column(arguments[0])))
+            case "is_nan" if t.is_floating((column := self.column(arguments[0])).type):
+                return is_nan(column)
         if function in _COMPARISONS:
             return self.comparison(_COMPARISONS[function], *arguments)
         if function in _TEXT_TESTS:
-            name, type = self.column(arguments[0])
-            text = self.constant(arguments[1], type)
-            if t.is_string(type):
-                return f"{function}({name}, {text})"
+            column, text = self.column(arguments[0]), self.constant(arguments[1])
+            if t.is_string(column.type) and isinstance(text, str):
+                return text_test(self.schema, function, column, text)
         raise _Unsupported
 
-    def comparison(self, operator: str, left: Message, right: Message) -> str:
+    def comparison(self, operator: str, left: Message, right: Message) -> Node:
         if _LITERAL in left:
             left, right, operator = right, left, _MIRRORED[operator]
-        name, type = self.column(left)
+        column = self.column(left)
         if _SELECTION in right:
-            other, other_type = self.column(right)
-            if other_type != type or t.is_floating(type):
+            other = self.column(right)
+            if other.type != column.type or t.is_floating(column.type):
                 raise _Unsupported
-            return f"({name} {operator} {other})"
-        sql = f"({name} {operator} {self.constant(right, type)})"
+            return tree.compare(operator, column, other)
+        value = self.constant(right)
+        if value is None:
+            return tree.unknown()
+        found = compared(self.schema, operator, column, value)
         # In DuckDB, NaN is greater than every number.
-        return f"({sql} AND NOT isnan({name}))" if t.is_floating(type) and operator in (">", ">=") else sql
+        above = t.is_floating(column.type) and operator in (">", ">=")
+        return tree.and_([found, tree.not_(is_nan(column))]) if above else found
 
-    def membership(self, node: Message) -> str:
+    def membership(self, node: Message) -> Node:
         """Arrow's IS IN, to which NULL is a value like any other."""
-        name, type = self.column(_message(_field(node, 1)))
-        options = [_message(one) for one in node.get(2, ())]
-        values = [_literal(_message(_field(one, _LITERAL))) for one in options]
-        if None in values and not self.nulls_match:
+        column = self.column(_message(_field(node, 1)))
+        values = [_literal(_message(_field(_message(one), _LITERAL))) for one in node.get(2, ())]
+        if (None in values and not self.nulls_match) or any(value != value for value in values):
             raise _Unsupported
-        given = [(one, value) for one, value in zip(options, values, strict=True) if value is not None]
+        given = [value for value in values if value is not None]
         # Arrow's is_in tells -0.0 from 0.0, unlike its comparisons.
-        zeros = {math.copysign(1, value) for _, value in given if t.is_floating(type) and value == 0}
-        tests = [f"({name} = 0 AND {'NOT ' if sign > 0 else ''}signbit({name}))" for sign in sorted(zeros)]
-        constants = [self.constant(one, type) for one, value in given if not zeros or value != 0]
-        tests += [f"{name} IN ({', '.join(constants)})"] if constants else []
-        sql = " OR ".join(tests) or "FALSE"
-        return f"({sql} OR {name} IS NULL)" if None in values else f"(({sql}) AND {name} IS NOT NULL)"
+        zeros = {math.copysign(1, value) for value in given if t.is_floating(column.type) and value == 0}
+        tests = [self._zero(column, sign) for sign in sorted(zeros)]
+        others = [value for value in given if not zeros or value != 0]
+        tests += [listed_in(self.schema, column, others)] if others else []
+        null = tree.IsNull(column)
+        return tree.or_([*tests, null]) if None in values else tree.and_([tree.or_(tests), tree.not_(null)])
 
-    def choice(self, node: Message) -> str:
+    def _zero(self, column: Reference, sign: float) -> Node:
+        name = identifier(*self.schema.columns[column.path].parts)
+        negative = unproved(self.schema, f"signbit({name})", column, Why("the sign of zero"))
+        return tree.and_([compared(self.schema, "=", column, 0.0), tree.not_(negative) if sign > 0 else negative])
+
+    def choice(self, node: Message) -> Node:
         """if_else, which DuckDB puts around its IN. Unlike CASE, it is NULL where its condition is."""
         clauses = [_message(one) for one in node.get(1, ())]
         if len(clauses) != 1:
@@ -170,10 +184,10 @@ class _Converter:
         test, then, otherwise = (
             self.condition(_message(part)) for part in (_field(clauses[0], 1), _field(clauses[0], 2), _field(node, 2))
         )
-        return f"(CASE WHEN {test} THEN {then} WHEN NOT ({test}) THEN {otherwise} END)"
+        return tree.choose(test, then, tree.choose(tree.not_(test), otherwise, tree.unknown()))
 
-    def column(self, node: Message) -> tuple[str, pa.DataType]:
-        """A column's quoted name and its type."""
+    def column(self, node: Message) -> Reference:
+        """The column that a selection names."""
         if _SELECTION not in node:
             raise _Unsupported
         step = _message(_field(_message(_field(node, _SELECTION)), 1, b""))
@@ -182,23 +196,24 @@ class _Converter:
         while 2 in step:
             inner = _message(_field(step, 2))
             field = fields[_field(inner, 1, 0)]
-            names.append(identifier(field.name))
+            names.append(field.name)
             if 2 not in inner:
-                return ".".join(names), field.type
+                found = self.schema.columns.get(join_path(names))
+                if found is None:
+                    break
+                return Reference(found.path, found.type)
             step = _message(_field(inner, 2))
             fields = list(field.type)
         raise _Unsupported
 
-    def constant(self, node: Message, type: pa.DataType) -> str:
-        """A constant as SQL of the column's type."""
+    def constant(self, node: Message) -> Any:
+        """The value of a constant."""
         if _LITERAL not in node:
             raise _Unsupported
         value = _literal(_message(_field(node, _LITERAL)))
         if isinstance(value, float) and value != value:
             raise _Unsupported
-        if t.is_float32(type) and isinstance(value, float):
-            return f"CAST('{value!r}' AS FLOAT)"
-        return literal(value, "duckdb")
+        return value
 
 
 def _literal(fields: Message) -> Any:

@@ -1,7 +1,7 @@
-"""Convert polars' expressions to DuckDB's SQL, from their JSON form.
+"""Bind polars' expressions, from their JSON form.
 
-Both have three-valued logic, and to both NaN is the greatest number and equals itself. Literals are written in the
-column's type, to which polars casts them; a part in which that would change a value is not converted.
+Both have three-valued logic, and to both NaN is the greatest number and equals itself. Constants are compared in the
+column's type, to which polars casts them; a part in which that would change a value is not bound.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test
 from zskip.core import types as t
-from zskip.core.schema import Schema
-from zskip.language.sql_literals import identifier, literal
+from zskip.core.schema import Schema, join_path
+from zskip.language import tree
+from zskip.language.tree import Node, Reference
 
 __all__ = ["conjuncts"]
 
 _COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 _MIRRORED = {"Eq": "Eq", "NotEq": "NotEq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _LOGIC = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
-_TESTS = {
-    "IsNull": "({} IS NULL)",
-    "IsNotNull": "({} IS NOT NULL)",
-    "IsNan": "isnan({})",
-    "IsNotNan": "(NOT isnan({}))",
-}
 _BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 _TEXT_TESTS = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
 _INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
@@ -40,12 +36,12 @@ class _Unsupported(Exception):
     """A part of the expression that is not converted."""
 
 
-def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
-    """The conjuncts of an expression as SQL, with None for each that cannot be converted."""
+def conjuncts(expression: Any, schema: Schema) -> list[Node | None]:
+    """The conjuncts of an expression, with None for each that cannot be bound."""
     return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
 
 
-def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
+def _parts(node: Any, schema: Schema) -> Iterator[Node | None]:
     kind, body = _tagged(node)
     if kind == "BinaryExpr" and _LOGIC.get(body["op"]) == "AND":
         yield from _parts(body["left"], schema)
@@ -53,7 +49,7 @@ def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
         return
     try:
         yield _condition(node, schema)
-    except (_Unsupported, KeyError, IndexError, TypeError, AttributeError):
+    except (_Unsupported, RecursionError, KeyError, IndexError, TypeError, AttributeError):
         yield None  # Not an error: the JSON is internal to polars, and its form may change between releases.
 
 
@@ -64,55 +60,62 @@ def _tagged(node: Any) -> tuple[str, Any]:
     return next(iter(node.items()))
 
 
-def _condition(node: Any, schema: Schema) -> str:
-    """A boolean expression as SQL."""
+def _condition(node: Any, schema: Schema) -> Node:
+    """A boolean expression."""
     kind, body = _tagged(node)
     if kind == "BinaryExpr":
         left, right, operator = body["left"], body["right"], body["op"]
         if operator in _LOGIC:
-            return f"({_condition(left, schema)} {_LOGIC[operator]} {_condition(right, schema)})"
+            combine = tree.and_ if _LOGIC[operator] == "AND" else tree.or_
+            return combine([_condition(left, schema), _condition(right, schema)])
         if operator in _COMPARISONS:
             return _comparison(operator, left, right, schema)
     if kind == "Function":
         return _call(body["input"], body["function"], schema)
     if kind == "Literal" and isinstance(body.get("Scalar", {}).get("Boolean"), bool):
-        return literal(body["Scalar"]["Boolean"], "duckdb")
-    name, type = _column(node, schema)
+        return tree.and_([]) if body["Scalar"]["Boolean"] else tree.or_([])
+    column, type = _column(node, schema)
     if t.is_boolean(type):
-        return name
+        return is_true(column)
     raise _Unsupported
 
 
-def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
+def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> Node:
     if _tagged(left)[0] == "Literal":
         left, right, operator = right, left, _MIRRORED[operator]
-    name, type = _column(left, schema)
+    column, type = _column(left, schema)
     if t.is_dictionary(type) and operator not in ("Eq", "NotEq"):
         raise _Unsupported  # A categorical may be ordered by its categories.
     if _tagged(right)[0] == "Literal":
-        other = _constant(right, type)
-    else:
-        other, other_type = _column(right, schema)
-        if other_type != type:
-            raise _Unsupported
-    return f"({name} {_COMPARISONS[operator]} {other})"
+        return compared(schema, _COMPARISONS[operator], column, _constant(right, type))
+    other, other_type = _column(right, schema)
+    if other_type != type or other.type != column.type:
+        raise _Unsupported
+    return tree.compare(_COMPARISONS[operator], column, other)
 
 
-def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
+def _call(arguments: list[Any], function: Any, schema: Schema) -> Node:
     family, which = _tagged(function)
     if family == "Boolean":
-        if which == "Not":
-            return f"(NOT {_condition(arguments[0], schema)})"
-        if isinstance(which, str) and which in _TESTS:
-            return _TESTS[which].format(_column(arguments[0], schema)[0])
+        match which:
+            case "Not":
+                return tree.not_(_condition(arguments[0], schema))
+            case "IsNull":
+                return tree.IsNull(_column(arguments[0], schema)[0])
+            case "IsNotNull":
+                return tree.not_(tree.IsNull(_column(arguments[0], schema)[0]))
+            case "IsNan":
+                return is_nan(_floating(arguments[0], schema))
+            case "IsNotNan":
+                return tree.not_(is_nan(_floating(arguments[0], schema)))
         name, options = _tagged(which)
         if name == "IsBetween":
             column, type = _column(arguments[0], schema)
             if t.is_dictionary(type):
                 raise _Unsupported
-            above, below = _BETWEEN[options["closed"]]
-            lower, upper = (_constant(bound, type) for bound in arguments[1:])
-            return f"({column} {above} {lower} AND {column} {below} {upper})"
+            bounds = [_constant(bound, type) for bound in arguments[1:]]
+            sides = zip(_BETWEEN[options["closed"]], bounds, strict=True)
+            return tree.and_([compared(schema, operator, column, bound) for operator, bound in sides])
         if name == "IsIn" and not options["nulls_equal"]:
             return _membership(arguments[0], arguments[1], schema)
     if family == "StringExpr":
@@ -120,8 +123,15 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
         column, type = _column(arguments[0], schema)
         text = _tagged(arguments[1])[1].get("Scalar", {}).get("String")
         if test is not None and text is not None and t.is_string(type):
-            return f"{test}({column}, {literal(text, 'duckdb')})"
+            return text_test(schema, test, column, text)
     raise _Unsupported
+
+
+def _floating(node: Any, schema: Schema) -> Reference:
+    column, type = _column(node, schema)
+    if not t.is_floating(type):
+        raise _Unsupported
+    return column
 
 
 def _text_test(which: Any) -> str | None:
@@ -131,8 +141,8 @@ def _text_test(which: Any) -> str | None:
     return "contains" if name == "Contains" and options["literal"] else None
 
 
-def _membership(subject: Any, list_: Any, schema: Schema) -> str:
-    name, type = _column(subject, schema)
+def _membership(subject: Any, list_: Any, schema: Schema) -> Node:
+    column, type = _column(subject, schema)
     data = _tagged(list_)[1].get("Scalar", {}).get("List")
     if data is None:
         raise _Unsupported
@@ -143,27 +153,34 @@ def _membership(subject: Any, list_: Any, schema: Schema) -> str:
         integers = t.is_integer(plain.type) and t.is_integer(type) and not plain.null_count
         if not integers:
             raise _Unsupported
-    constants = [literal(value, "duckdb") for value in plain.to_pylist()]
     # Of an empty list, polars returns FALSE even for NULL.
-    return f"({name} IN ({', '.join(constants)}))" if constants else "FALSE"
+    return listed_in(schema, column, plain) if len(plain) else tree.or_([])
 
 
-def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
-    """A column's quoted name, and its type as polars reads it."""
+def _column(node: Any, schema: Schema) -> tuple[Reference, pa.DataType]:
+    """A column, and its type as polars reads it."""
+    names, type = _path(node, schema)
+    found = schema.columns.get(join_path(names))
+    if found is None:
+        raise _Unsupported
+    return Reference(found.path, found.type), type
+
+
+def _path(node: Any, schema: Schema) -> tuple[list[str], pa.DataType]:
     kind, body = _tagged(node)
     if kind == "Column" and body in schema.arrow.names:
         type = schema.arrow.field(body).type
-        return identifier(body), pa.string() if t.is_large_string(type) or t.is_string_view(type) else type
+        return [body], pa.string() if t.is_large_string(type) or t.is_string_view(type) else type
     if kind == "Function" and _tagged(body["function"])[0] == "StructExpr":
         which, field = _tagged(body["function"]["StructExpr"])
-        name, type = _column(body["input"][0], schema)
+        names, type = _path(body["input"][0], schema)
         if which == "FieldByName" and t.is_struct(type) and type.get_field_index(field) >= 0:
-            return f"{name}.{identifier(field)}", type.field(field).type
+            return [*names, field], type.field(field).type
     raise _Unsupported
 
 
-def _constant(node: Any, type: pa.DataType) -> str:
-    """A literal as SQL, if polars compares it with a column of this type without changing its value."""
+def _constant(node: Any, type: pa.DataType) -> Any:
+    """The value of a literal, if polars compares it with a column of this type without changing its value."""
     kind, body = _tagged(node)
     if kind != "Literal":
         raise _Unsupported
@@ -173,29 +190,29 @@ def _constant(node: Any, type: pa.DataType) -> str:
         raise _Unsupported
     if (form == "Dyn" and name == "Int") or name in _INTEGERS:
         if t.is_integer(type):
-            return literal(int(value), "duckdb")
+            return int(value)
         exact = _EXACT_IN_FLOATS if t.is_float32(type) else _EXACT_IN_DOUBLES
         if (t.is_float64(type) or t.is_float32(type)) and abs(int(value)) < exact:
-            return literal(int(value), "duckdb")
+            return int(value)
     elif name in ("Float", "Float64"):
         if t.is_float64(type) or (t.is_integer(type) and abs(value) < _EXACT_IN_DOUBLES):
-            return literal(float(value), "duckdb")
+            return float(value)
     elif name in _TEXT_OR_BOOLEAN and any(holds(type) for holds in _TEXT_OR_BOOLEAN[name]):
-        return literal(value, "duckdb")
+        return value
     elif name == "Binary" and (t.is_binary(type) or t.is_large_binary(type)):
-        return literal(bytes(value), "duckdb")
+        return bytes(value)
     elif name == "Date" and t.is_date32(type):
-        return literal(date(1970, 1, 1) + timedelta(days=value), "duckdb")
+        return date(1970, 1, 1) + timedelta(days=value)
     elif name == "Decimal" and t.is_decimal128(type) and value[2] <= type.scale:
-        return literal(t.decimal_of(value[0], value[2]), "duckdb")
+        return t.decimal_of(value[0], value[2])
     elif name == "Datetime" and t.is_timestamp(type):
         ticks, unit, zone = value
         return _timestamp(ticks, unit, zone, type)
     raise _Unsupported
 
 
-def _timestamp(ticks: int, unit: str, zone: Any, type: pa.DataType) -> str:
-    """A timestamp literal, if polars compares it with the column without a loss of precision."""
+def _timestamp(ticks: int, unit: str, zone: Any, type: pa.DataType) -> datetime:
+    """A timestamp, if polars compares it with the column without a loss of precision."""
     name, micros = _UNITS.get(unit, ("", 0))
     if not micros or type.unit not in ("ms", "us") or (zone is None) != (type.tz is None):
         raise _Unsupported
@@ -204,4 +221,4 @@ def _timestamp(ticks: int, unit: str, zone: Any, type: pa.DataType) -> str:
     if type.unit != name and type.unit != "ms":
         raise _Unsupported
     moment = datetime(1970, 1, 1) + timedelta(microseconds=ticks * micros)
-    return literal(moment if zone is None else moment.replace(tzinfo=UTC), "duckdb")
+    return moment if zone is None else moment.replace(tzinfo=UTC)

@@ -51,7 +51,7 @@ class Binder:
         size = tree.size(found)
         if size > _MAX_NODES and size > len(text()):
             found = opaque(self, node, "nested choices with too many parts")
-        return computable(self, found, text)
+        return computable(self.schema, self.dialect, found, text)
 
     def predicate(self, node: exp.Expr) -> Node:
         """Binds an expression as a predicate."""

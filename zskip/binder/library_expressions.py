@@ -1,25 +1,28 @@
-"""Convert expressions of other libraries to DuckDB's SQL, so that they can be given in place of SQL.
+"""Bind expressions of other libraries, so that they can be given in place of SQL.
 
-There is a converter per library: `from_arrow`, `from_polars` and `from_ibis` convert the library's own tree, not its
-printed form. DuckDB's `Expression` prints as SQL that DuckDB can parse.
+`from_arrow` and `from_polars` build the tree from the library's own. ibis compiles its expressions to SQL, and DuckDB's
+`Expression` has no other form than SQL, so these two are bound as text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeAlias
 
 from zskip.binder.bind import bind
+from zskip.binder.typed_conditions import predicate
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnsupportedSql
 from zskip.language import Predicate, conjunction
+from zskip.language.tree import Node
 
-__all__ = ["expression_sql", "provable_part"]
+__all__ = ["bind_expression", "provable_part"]
 
-Conjuncts: TypeAlias = Callable[[Any, Schema], list[str | None]]
-"""The conjuncts of an expression as SQL, with None for each that cannot be converted."""
+Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | None]]
+"""The conjuncts of an expression as nodes of the tree or as SQL, with None for each that cannot be bound."""
 
 
 def _duckdb(expression: Any, schema: Schema) -> list[str | None]:
@@ -46,11 +49,11 @@ def _converter(expression: object) -> Conjuncts | None:
     return None
 
 
-def expression_sql(expression: object, schema: Schema) -> str:
-    """An expression as DuckDB's SQL.
+def bind_expression(expression: object, schema: Schema, now: datetime | None = None) -> Predicate:
+    """The predicate of an expression.
 
     Raises `InvalidOption` for an object that is not an expression of a supported library, and `UnsupportedSql` for an
-    expression with a part that cannot be converted exactly.
+    expression with a part that cannot be bound exactly.
     """
     conjuncts = _converter(expression)
     if conjuncts is None:
@@ -59,14 +62,15 @@ def expression_sql(expression: object, schema: Schema) -> str:
             f"not {type(expression).__name__}."
         )
     parts = conjuncts(expression, schema)
-    if None in parts:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
         library = type(expression).__module__.partition(".")[0].strip("_")
         try:
             printed = f": {expression}"
         except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
             printed = ""
         raise UnsupportedSql(f"A part of this {library} expression cannot be read{printed}. Write it in SQL.")
-    return " AND ".join(f"({part})" for part in parts)
+    return conjunction([_bound(part, schema, now) for part in known])
 
 
 def provable_part(expression: object, schema: Schema) -> Predicate | None:
@@ -79,5 +83,9 @@ def provable_part(expression: object, schema: Schema) -> Predicate | None:
     for part in conjuncts(expression, schema) if conjuncts is not None else ():
         if part is not None:
             with suppress(SqlError):  # a conjunct that cannot be bound prunes nothing
-                bound.append(bind(part, schema))
+                bound.append(_bound(part, schema, None))
     return conjunction(bound) if bound else None
+
+
+def _bound(part: Node | str, schema: Schema, now: datetime | None) -> Predicate:
+    return bind(part, schema, now=now) if isinstance(part, str) else predicate(part, schema)

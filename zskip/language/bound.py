@@ -146,7 +146,7 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
 def _template(node: Node, dialect: str) -> Template | None:
     from zskip.language.render import render
 
-    sql = render(node, dialect)
+    sql = render(node, dialect, own=True)
     return None if sql is None else Template((sql,), dialect)
 
 

@@ -18,6 +18,7 @@ from zskip.language.tree import (
     Literal,
     Node,
     Not,
+    Opaque,
     Or,
     Reference,
     Scalar,
@@ -26,14 +27,17 @@ from zskip.language.tree import (
 __all__ = ["constant_sql", "render", "type_name"]
 
 _QUOTES = {"duckdb": '"', "spark": "`"}
+_MIRRORED = {"<": ">", "<=": ">="}
 
 
 class _NotExact(Exception):
     """The dialect cannot express a part exactly. `render` then returns None."""
 
 
-def render(node: Node, dialect: str) -> str | None:
+def render(node: Node, dialect: str, *, own: bool = False) -> str | None:
     """SQL of "duckdb" or "spark" with the tree's outcome for every row; None if the dialect cannot express it exactly.
+
+    ``own``: the tree is of this dialect, so that the texts of its opaque parts are.
 
     >>> render(Compare("<", Reference("a", pa.int32()), Literal(pa.scalar(5, pa.int32()))), "spark")
     '`a` < CAST(5 AS INT)'
@@ -41,13 +45,15 @@ def render(node: Node, dialect: str) -> str | None:
     if dialect not in _QUOTES:
         return None
     try:
-        return _node(node, dialect)
+        return _node(node, dialect, own)
     except _NotExact:
         return None
 
 
-def _node(node: Node, dialect: str) -> str:
+def _node(node: Node, dialect: str, own: bool) -> str:
     match node:
+        case Compare(op, Literal() as left, right) if op in _MIRRORED:
+            return f"{_scalar(right, dialect)} {_MIRRORED[op]} {_scalar(left, dialect)}"
         case Compare(op, left, right):
             return f"{_scalar(left, dialect)} {op} {_scalar(right, dialect)}"
         case In(term, values, or_null):
@@ -58,16 +64,18 @@ def _node(node: Node, dialect: str) -> str:
             operator = "AND" if isinstance(node, And) else "OR"
             if not parts:
                 return "TRUE" if operator == "AND" else "FALSE"
-            return f" {operator} ".join(f"({_node(part, dialect)})" for part in parts)
+            return f" {operator} ".join(f"({_node(part, dialect, own)})" for part in parts)
         case Not(part):
-            return f"NOT ({_node(part, dialect)})"
+            return f"NOT ({_node(part, dialect, own)})"
         case Is(part, outcome):
-            return f"({_node(part, dialect)}) IS {'NULL' if outcome is None else str(outcome).upper()}"
+            return f"({_node(part, dialect, own)}) IS {'NULL' if outcome is None else str(outcome).upper()}"
         case Choose(condition, then, otherwise):
-            branches = (_node(each, dialect) for each in (condition, then, otherwise))
+            branches = (_node(each, dialect, own) for each in (condition, then, otherwise))
             return "CASE WHEN {} THEN {} ELSE {} END".format(*branches)
         case Computable(part):
-            return _node(part, dialect)
+            return _node(part, dialect, own)
+        case Opaque(sql) if own:
+            return sql
     raise _NotExact
 
 
@@ -88,9 +96,16 @@ def _scalar(scalar: Scalar, dialect: str) -> str:
         case Reference(path, _):
             mark = _QUOTES[dialect]
             return ".".join(mark + part.replace(mark, mark * 2) + mark for part in split_path(path))
+        case Literal(value) if dialect == "duckdb" and t.is_integer(value.type) and value.is_valid and _fits_32(value):
+            return str(value.as_py())
         case Literal(value) if (text := constant_sql(value, dialect)) is not None:
             return text
     raise _NotExact
+
+
+def _fits_32(value: pa.Scalar) -> bool:
+    """Whether DuckDB compares the number with a column of its type as it is written, without a cast."""
+    return bool(-(2**31) < value.as_py() < 2**31)
 
 
 def type_name(type: pa.DataType, dialect: str) -> str:
