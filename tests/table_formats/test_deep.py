@@ -140,7 +140,7 @@ def delete_rows(path: Path, rows: list[int]) -> None:
     log.write_text("\n".join(map(json.dumps, actions)))
 
 
-@pytest.mark.parametrize("name", ["file_row_number", "file_index", "File_Index", "zskip_row"])
+@pytest.mark.parametrize("name", ["file_row_number", "file_index", "File_Index", "_zskip_deleted"])
 def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(name: str, tmp_path: Path) -> None:
     rows = pa.table({"n": range(6), name: [3, 2, 1, 0, 0, 0], "day": ["a"] * 6})
     write_deltalake(tmp_path / "t", rows, partition_by=["day"])

@@ -143,7 +143,7 @@ def read_of_files(
     options = _Options(any(_holds_floats(field.type) for field in stored), file, guard, statistics or {})
     if held is not None and not (binds_schemas() and stored.names):
         held = None
-    deleted = None if form is None else form.without_deleted()
+    deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", schema.names))
     # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
     shown = {name: name for name in stored.names}
     if form is not None and (deleted is not None or form.values):
@@ -181,10 +181,14 @@ def read_of_files(
     selected = [f"{values[name]} AS {identifier(name)}" for name in schema.names]
     if file_column is not None:
         selected.append(identifier(file_column))
-    join, where = f" {deleted}" if deleted else "", f" WHERE {within}" if within else ""
-    select = f"SELECT {', '.join(selected) or 'NULL'} FROM {source}{join}{where}"
+    conditions = [] if within is None else [within]
+    if deleted is not None:
+        source = f"{source}, {deleted[0]}"
+        conditions.append(deleted[1])
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    select = f"SELECT {', '.join(selected) or 'NULL'} FROM {source}{where}"
     # The columns file_row_number and file_index exist only in this query.
-    if within is not None or deleted is not None or closed or (form is not None and form.values):
+    if conditions or closed or (form is not None and form.values):
         select = _with_no_more_rows(select, max(1, len(selected)))
     return Select(f"({select})", parameters)
 
@@ -334,7 +338,11 @@ def file_column_name(taken: Sequence[str]) -> str:
     >>> file_column_name(["a"]), file_column_name(["_zskip_file", "a"])
     ('_zskip_file', '_zskip_file_')
     """
-    name, folded = "_zskip_file", {each.lower() for each in taken}
+    return _free_name("_zskip_file", taken)
+
+
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    folded = {each.lower() for each in taken}
     while name in folded:
         name += "_"
     return name
