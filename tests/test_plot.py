@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -100,3 +101,18 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
     with pytest.raises(InvalidOption, match="no folder"):
         plot.save(plot.boxes(STATISTICS, "n", "day"), tmp_path / "nodir" / "a.svg")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label"),
+    [
+        (5, "[utcFormat(datum.value, '%H:%M:%S'), utcFormat(datum.value, '%Y-%m-%d')]"),
+        (40_000, "[utcFormat(datum.value, '%H:%M'), utcFormat(datum.value, '%Y-%m-%d')]"),
+        (40 * 86_400, "utcFormat(datum.value, '%Y-%m-%d')"),
+    ],
+)
+def test_an_axis_of_time_has_hours_of_24_and_the_date(seconds: int, label: str, tmp_path: Path) -> None:
+    start = dt.datetime(2018, 3, 24, 17, 15, 1)
+    times = [start, start + dt.timedelta(seconds=seconds)]
+    table = zskip.write(pa.table({"t": times, "a": [1, 2]}), tmp_path / "t", by="t", files=2)
+    assert table.plot("t", "a").to_dict()["encoding"]["x"]["axis"]["labelExpr"] == label

@@ -363,3 +363,35 @@ def test_commits_are_logged_and_clustering_is_shown(tmp_path: Path, caplog: pyte
     found = table.clustering()
     assert "4" in str(found).splitlines()[1].split()
     assert "&lt;x&gt;" in found._repr_html_()
+
+
+def test_a_table_gives_its_rows_as_a_plan_does(tmp_path: Path) -> None:
+    rows = pa.table({"a": [3, 1, 2], "b": ["x", "y", "z"]})
+    table = zskip.write(rows, tmp_path / "t", by="a", files=3)
+    assert table.to_pandas().a.tolist() == table.to_polars(["a"])["a"].to_list() == [1, 2, 3]
+    assert table.to_duckdb(columns=["b"]).order("b").fetchall() == [("x",), ("y",), ("z",)]
+    plan = table.plan("a > 1")
+    assert [file.rows for file in plan] == [1, 1]
+    assert len(plan) == len(list(plan)) == 2
+    assert "reads 2 of 3 files, 2 of 3 rows" in repr(plan)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"a": [1, 2], "b": ["x", None]},
+        [{"a": 1, "b": "x"}, {"a": 2}],
+        pytest.param("lazy", id="a LazyFrame of polars"),
+    ],
+)
+def test_python_values_and_lazy_frames_are_sources(source: object, tmp_path: Path) -> None:
+    if source == "lazy":
+        polars = pytest.importorskip("polars")
+        source = polars.LazyFrame({"a": [0, 1, 2], "b": ["w", "x", None]}).filter(polars.col("a") > 0)
+    table = zskip.write(source, tmp_path / "t", by="a")
+    assert table.to_arrow().to_pydict() == {"a": [1, 2], "b": ["x", None]}
+
+
+def test_values_that_make_no_table_are_named(tmp_path: Path) -> None:
+    with pytest.raises(zskip.SchemaError, match="These values make no table"):
+        zskip.write({"a": [1, "x"]}, tmp_path / "t", by="a")

@@ -161,10 +161,26 @@ class _Axis(NamedTuple):
     def encoded(self, charts: Any, channel: Any, field: str) -> Any:
         scale = charts.Scale(type="utc") if self.kind == "temporal" else charts.Scale(zero=False)
         axis = charts.Axis(grid=False)
+        if self.kind == "temporal":
+            axis = charts.Axis(grid=False, labelExpr=_time_label(self.lower, self.upper), labelOverlap=True)
         if self.labels:
             label = f"{json.dumps(self.labels)}[datum.value]"
             axis = charts.Axis(grid=False, values=list(self.labels), labelExpr=label, labelLimit=90)
         return channel(f"{field}:{self.kind[0].upper()}", title=self.name, scale=scale, axis=axis)
+
+
+_DAY = 86_400_000  # milliseconds
+
+
+def _time_label(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> str:
+    """Vega's expression for the labels of a time axis: the date, below the hour of 24 where the axis shows hours."""
+    ends = np.concatenate([lower[np.isfinite(lower)], upper[np.isfinite(upper)]])
+    span = np.ptp(ends) if len(ends) else 0.0
+    date = "utcFormat(datum.value, '%Y-%m-%d')"
+    if span > 14 * _DAY or not np.any(ends % _DAY):
+        return date
+    hour = "%H:%M" if span > _DAY / 144 else "%H:%M:%S"
+    return f"[utcFormat(datum.value, '{hour}'), {date}]"
 
 
 def _title(charts: Any, title: str, statistics: Statistics, survivors: NDArray[np.bool_] | None) -> Any:

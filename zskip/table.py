@@ -54,7 +54,7 @@ from zskip.writer import WriteOptions, append, open_source
 from zskip.writer import adopt as adopting
 from zskip.writer.backend import backend_of
 from zskip.writer.compaction import compact
-from zskip.writer.delete import delete
+from zskip.writer.delete import delete, would_delete
 from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
 from zskip.writer.refresh_joins import refresh_joins
@@ -65,6 +65,10 @@ from zskip.writer.workload_input import Workload, file_of, queries_of
 if TYPE_CHECKING:
     import altair
     import datafusion
+    import duckdb
+    import pandas
+    import polars
+    from pyspark.sql import DataFrame, SparkSession
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
@@ -208,6 +212,27 @@ class Table:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of the files."""
         return self.plan().to_arrow(columns)
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """All rows as a DataFrame of pandas. Raises `MissingDependency` without pandas."""
+        return self.plan().to_pandas(columns)
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
+        """All rows as a DataFrame of polars; `zskip.polars.scan` is lazy. Raises `MissingDependency` without polars."""
+        return self.plan().to_polars(columns)
+
+    def to_duckdb(
+        self, con: duckdb.DuckDBPyConnection | None = None, columns: Sequence[str] | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """All rows as a lazy relation of a connection, by default DuckDB's default connection.
+
+        The relation reads all files: `zskip.sql`, or `plan(predicate).to_duckdb()`, prunes.
+        """
+        return self.plan().to_duckdb(con, columns)
+
+    def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
+        """All rows as a DataFrame of a Spark session; `zskip.spark.table` prunes by the filters of each query."""
+        return self.plan().to_spark(spark, columns)
 
     def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
         """The first rows, in the order of the files. Raises `InvalidOption`, `UnknownColumn`."""
@@ -357,18 +382,25 @@ class Table:
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Parameters | None = None,
+        dry_run: bool = False,
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Deleted:
         """Delete the rows for which the predicate is TRUE. ``params``: values for ``?`` and ``$name``.
 
         Files whose rows all match are dropped without reading them, files with some matching rows are rewritten, all
-        others stay. ``session``: a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options
-        as for `append`. Raises `SqlError`, `CommitConflict`, `CorruptFile`.
+        others stay. ``dry_run``: only count the rows, and the files that would be dropped and rewritten · ``session``:
+        a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options as for `append`. Raises
+        `SqlError`, `CommitConflict`, `CorruptFile`.
         """
-        check_options(dialect=dialect, timezone=timezone)
-        given = resources_of(options, "dialect", "timezone", "params", "session")
+        check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
+        given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
         backend = backend_of(session)
+        if dry_run:
+            base = self._newest()
+            matching, _ = bind_with_complement(where, base.schema, dialect, timezone, params)
+            self._require_same_types(base, matching)
+            return would_delete(self._storage, base, matching)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,12 +206,57 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert won < slower < table
 
 
-@pytest.mark.parametrize("arguments", [[], ["wrote"], ["write"], ["plan", "x"], ["write", "a", "b", "--files", "many"]])
+@pytest.mark.parametrize("arguments", [["wrote"], ["write"], ["plan", "x"], ["write", "a", "b", "--files", "many"]])
 def test_wrong_usage_is_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
     assert "usage: zskip" in capsys.readouterr().err
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "Start with: zskip demo" in capsys.readouterr().out
+
+
+def test_what_a_delete_would_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "t")
+    table = zskip.write(pa.table({"a": range(100)}), path, by="a", files=10)
+    for predicate in ("a < 25", "a < 0", "a >= 0"):
+        would = facts(capsys, "delete", path, predicate, "--dry-run")
+        assert table.refresh().version == 1
+        copied = shutil.copytree(path, tmp_path / "copy", dirs_exist_ok=True)
+        done = facts(capsys, "delete", str(copied), predicate)
+        shutil.rmtree(copied)
+        assert would == {**done, "version": 1, "dry_run": True}
+
+
+def test_batches_overwrites_and_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "new.parquet")
+    source, path = str(tmp_path / "new.parquet"), str(tmp_path / "t")
+    zskip.write(pa.table({"a": range(100), "b": ["z"] * 100}), path, by="a", files=10)
+    assert facts(capsys, "append", source, path, "--batch", "loader:7")["rows"] == 2
+    assert facts(capsys, "append", source, path, "--batch", "loader:7")["rows"] == 0
+    assert facts(capsys, "sketch", path, "b=values")["sketches"] == ["values of b"]
+    assert facts(capsys, "sketch", path, "--drop", "b")["sketches"] == []
+    assert "either columns" in complaint(capsys, 2, "sketch", path)
+    assert facts(capsys, "overwrite", source, path, "--by", "b")["rows"] == 2
+    assert zskip.open(path).columns == ["a", "b"]
+
+
+def test_attach_keeps_the_index_of_a_delta_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"a": [1]}))
+    assert facts(capsys, "attach", str(tmp_path / "t"))["rows"] == 1
+    assert (tmp_path / "t" / "_zskip").is_dir()
+
+
+def test_explore_opens_its_page(flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    page = tmp_path / "a page.html"
+    assert main(["explore", str(flights), "--output", str(page), "--open"]) == 0
+    assert shown == [page.as_uri()]
 
 
 def test_an_option_out_of_range_is_two(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

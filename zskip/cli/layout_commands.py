@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import webbrowser
 from pathlib import Path
 
 from zskip.cli.arguments import Commands, add_command, add_json, add_storage, names, opened, pairs, statements
@@ -103,6 +104,7 @@ def add_drawing_commands(commands: Commands) -> None:
         "--alternatives", action="store_true", help="show how much other layouts would read, by a sample"
     )
     command.add_argument("--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
+    command.add_argument("--open", action="store_true", help="show the page in the browser")
     add_storage(command)
     add_json(command)
 
@@ -175,6 +177,8 @@ def explore(given: argparse.Namespace) -> None:
         given.output, where=given.where, columns=given.columns, workload=queries, alternatives=given.alternatives
     )
     wrote(target, given)
+    if given.open:
+        webbrowser.open(target.resolve().as_uri())
 
 
 def wrote(target: Path, given: argparse.Namespace) -> None:

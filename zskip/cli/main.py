@@ -83,6 +83,9 @@ def prepare_streams() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     prepare_streams()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser().print_help()
+        return 0
     given, unknown = parser().parse_known_args(arguments)
     given.own_parser.require_all_known(unknown)
     try:

@@ -1,4 +1,4 @@
-"""Commands that change a table: write, index, append, upsert, delete, optimize, cluster, restore, vacuum, tend."""
+"""Commands that change a table, from write and append to vacuum and tend."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from zskip.cli.arguments import (
     add_predicate_options,
     add_storage,
     add_write_options,
+    names,
     opened,
     pairs,
     predicate_options,
+    sketches_named,
     summary,
     write_options,
 )
@@ -47,6 +49,13 @@ def add_row_commands(commands: Commands) -> None:
     command = add_command(commands, "append", append, "add rows to a table, without rewriting existing files")
     command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
+    add_batch(command)
+    add_rest(command)
+
+    command = add_command(commands, "overwrite", overwrite, "replace all rows of a table in one commit")
+    command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--by", type=names, metavar="A,B", help="new clustering columns (default: as before)")
     add_rest(command)
 
     command = add_command(
@@ -59,7 +68,7 @@ def add_row_commands(commands: Commands) -> None:
     command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--on", required=True, metavar="COLUMNS", help="the columns that identify a row, with commas")
-    command.add_argument("--batch", metavar="NAME:NUMBER", help="apply this batch of an application once")
+    add_batch(command)
     add_rest(command)
 
     command = add_command(
@@ -95,11 +104,31 @@ def add_row_commands(commands: Commands) -> None:
     )
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("predicate", help="what stands after WHERE")
+    command.add_argument("--dry-run", action="store_true", help="only count the rows and files that would go")
     add_predicate_options(command)
     add_rest(command)
 
 
 def add_upkeep_commands(commands: Commands) -> None:
+    command = add_command(
+        commands,
+        "sketch",
+        sketch,
+        "add sketches of columns for their existing rows, or drop them",
+        "zskip sketch lake/conn uid=values,query=substrings\nzskip sketch lake/conn --drop uid",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("sketches", nargs="?", type=sketches_named, metavar="A=values,B=substrings")
+    command.add_argument("--drop", type=names, metavar="A,B", help="remove all sketches of these columns")
+    add_rest(command)
+
+    command = add_command(
+        commands, "attach", attach, "store the index of a Delta or Iceberg table in the table's own folder"
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--deep", action="store_true", help="read its files' footers too")
+    add_rest(command)
+
     command = add_command(commands, "optimize", optimize, "rewrite only the files whose rewrite pays")
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--dry-run", action="store_true", help="only report what would be done")
@@ -148,6 +177,23 @@ def add_upkeep_commands(commands: Commands) -> None:
     add_rest(command)
 
 
+def add_batch(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--batch", type=batch, metavar="NAME:NUMBER", help="apply this batch of an application once, as in loader:7"
+    )
+
+
+def batch(text: str) -> tuple[str, int]:
+    """
+    >>> batch("loader:7")
+    ('loader', 7)
+    """
+    name, _, number = text.rpartition(":")
+    if not name or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f'a name and a number are needed, as in "loader:7", not {text!r}')
+    return name, int(number)
+
+
 def add_rest(command: argparse.ArgumentParser) -> None:
     add_storage(command)
     add_json(command)
@@ -176,21 +222,42 @@ def write(given: argparse.Namespace) -> None:
 def append(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"appending to {given.path}") as progress:
-        receipt = table.append(given.source, progress=progress)
+        receipt = table.append(given.source, batch=given.batch, progress=progress)
     show(receipt, given)
 
 
 def upsert(given: argparse.Namespace) -> None:
     table = opened(given)
-    batch = None
-    if given.batch is not None:
-        name, _, number = given.batch.rpartition(":")
-        if not name or not number.isdecimal():
-            raise InvalidOption(f'--batch {given.batch}: give a name and a number, as in "loader:7".')
-        batch = (name, int(number))
     with working(f"upserting into {given.path}") as progress:
-        receipt = table.upsert(given.source, on=given.on.split(","), batch=batch, progress=progress)
+        receipt = table.upsert(given.source, on=given.on.split(","), batch=given.batch, progress=progress)
     show(receipt, given)
+
+
+def overwrite(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"overwriting {given.path}") as progress:
+        receipt = table.overwrite(given.source, by=given.by, progress=progress)
+    show(receipt, given)
+
+
+def sketch(given: argparse.Namespace) -> None:
+    if (given.sketches is None) == (given.drop is None):
+        raise InvalidOption("Give either columns with their kinds of sketches, as uid=values, or --drop.")
+    table = opened(given)
+    with working(f"sketching columns of {given.path}") as progress:
+        if given.drop is not None:
+            receipt = table.drop_sketches(given.drop)
+        else:
+            receipt = table.add_sketches(given.sketches, progress=progress)
+    show(receipt, given)
+
+
+def attach(given: argparse.Namespace) -> None:
+    from zskip import api
+
+    with working(f"reading the log of {given.path}"):
+        table = api.attach(given.path, deep=given.deep, storage_options=pairs(given.storage_option))
+    show(summary(table), given)
 
 
 def adopt(given: argparse.Namespace) -> None:
@@ -230,7 +297,7 @@ def index(given: argparse.Namespace) -> None:
 def delete(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"deleting from {given.path}") as progress:
-        receipt = table.delete(given.predicate, progress=progress, **predicate_options(given))
+        receipt = table.delete(given.predicate, dry_run=given.dry_run, progress=progress, **predicate_options(given))
     show(receipt, given)
 
 

@@ -60,12 +60,17 @@ class Overwritten(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Receipt):
-    """The result of a delete. Files whose rows all matched were dropped unread; others with a match were rewritten."""
+    """The result of a delete, or of its dry run.
+
+    Files whose rows all matched were dropped unread; others with a match were rewritten. ``bytes``: of all these files.
+    """
 
     rows: int
     files_dropped: int
     files_rewritten: int
     rewritten: tuple[str, ...]
+    bytes: int | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

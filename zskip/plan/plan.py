@@ -82,7 +82,8 @@ class PlannedFiles(Sequence[PlannedFile]):
 class Plan:
     """The files that may hold a row for which a predicate is TRUE, and their hand-off to engines.
 
-    A plan is an Arrow stream of the matching rows: `pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow`
+    Its length is the number of these files, and iterating gives them as `PlannedFile`. A plan is an Arrow stream of the
+    matching rows: `pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow`
     and DuckDB accept it directly. Its `scan` can be pickled, for tasks on other machines.
     """
 
@@ -93,13 +94,18 @@ class Plan:
     def __len__(self) -> int:
         return len(self._survivors)
 
+    def __iter__(self) -> Iterator[PlannedFile]:
+        return iter(self.files)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("A Plan cannot be pickled. Send its `scan` instead: it reads the same rows on any machine.")
 
     def __repr__(self) -> str:
         which = "every row" if self.predicate is None else str(self.predicate)
-        total = self._survivors.total_files
-        return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {len(self):,} of {total:,} files>"
+        total, rows = self._survivors.total_files, self.skipped.rows
+        read = "" if rows.part is None or rows.whole is None else f", {rows.whole - rows.part:,} of {rows.whole:,} rows"
+        files = f"{len(self):,} of {total:,} files"
+        return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {files}{read}>"
 
     def _repr_html_(self) -> str:
         picture = engine("picture").svg(self._survivors)

@@ -30,7 +30,7 @@ from zskip.writer.key_match import Keys, read_rows
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written, available_cores, rewrite_files
 
-__all__ = ["delete"]
+__all__ = ["delete", "would_delete"]
 
 _ATTEMPTS = 50
 
@@ -59,14 +59,36 @@ def delete(
         raise
 
 
+def would_delete(storage: Storage, base: Snapshot, matching: Predicate) -> Deleted:
+    """What a delete would do, by counting the matching rows in the files in which some match. Nothing is changed."""
+    require_managed(storage, base)
+    affected = find_survivors(Index(storage, base), matching)
+    dropped, partly = affected.numbers[affected.all_match], affected.numbers[~affected.all_match]
+    found = counts(affected.narrowed(partly).scan)
+    partly = partly[found > 0]
+    return Deleted(
+        base.version,
+        _rows(affected, dropped) + int(found.sum()),
+        len(dropped),
+        len(partly),
+        tuple(affected.index.paths(partly).to_pylist()),
+        _bytes(affected, dropped) + _bytes(affected, partly),
+        dry_run=True,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step of a delete: the files to drop, the rewritten files, the new files, and the number of removed rows."""
+    """One step of a delete: the files to drop, the rewritten files, the new files, and the number of removed rows.
+
+    ``bytes``: the size of the dropped and the rewritten files
+    """
 
     dropped: tuple[str, ...]
     rewritten: tuple[str, ...]
     written: Written
     rows: int
+    bytes: int
 
 
 class _FilesAdded(Exception):
@@ -94,7 +116,7 @@ class _Deletion:
         for _ in range(_ATTEMPTS):
             self._rewrite(base, affected)
             if not self.steps:
-                return base, Deleted(base.version, 0, 0, 0, ())
+                return base, Deleted(base.version, 0, 0, 0, (), 0)
             try:
                 return self._commit(base, since)
             except _FilesAdded as added:
@@ -145,7 +167,8 @@ class _Deletion:
             removal(self.storage, written)()
             return
         paths = [tuple(affected.index.paths(numbers).to_pylist()) for numbers in (dropped, partly)]
-        self.steps.append(_Step(paths[0], paths[1], written, removed))
+        size = _bytes(affected, dropped) + _bytes(affected, partly)
+        self.steps.append(_Step(paths[0], paths[1], written, removed, size))
 
     def _require_complete(self, affected: Survivors, matched: np.ndarray, written: Written) -> None:
         """Raise `CorruptFile` unless the matching and the remaining rows add up to the rows that the index records.
@@ -179,7 +202,9 @@ class _Deletion:
             undo=self._not_committed,
             sketches=lambda before: reduce(with_segments, [step.written.sketches for step in self.steps], before),
         )
-        return snapshot, Deleted(snapshot.version, rows, len(dropped), len(rewritten), rewritten)
+        return snapshot, Deleted(
+            snapshot.version, rows, len(dropped), len(rewritten), rewritten, sum(step.bytes for step in self.steps)
+        )
 
     def _not_committed(self) -> None:
         self.uncertain = False
@@ -214,3 +239,8 @@ def _listed_keys(matching: Predicate) -> Keys | None:
 def _rows(survivors: Survivors, numbers: np.ndarray) -> int:
     """The number of rows in some files."""
     return int(pc.sum(survivors.index.row_counts(numbers), min_count=0).as_py())
+
+
+def _bytes(survivors: Survivors, numbers: np.ndarray) -> int:
+    """The size of some files in bytes."""
+    return int(pc.sum(survivors.index.sizes(numbers), min_count=0).as_py())

@@ -5,6 +5,8 @@
 | pyarrow Table, RecordBatch; pandas or polars DataFrame  | in slices, without a copy                      |
 | pyarrow Dataset                                         | by its scanner, twice if that saves memory     |
 | RecordBatchReader, Scanner, DuckDB relation, any stream | once, batch by batch                           |
+| a dict of columns, a list of dicts                      | as pyarrow's Table.from_pydict and from_pylist |
+| polars LazyFrame                                        | collected by polars' streaming engine          |
 | paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
 | paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
 | the path of a zskip table                               | the files of its newest snapshot               |
@@ -20,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, SchemaError
 from zskip.plan import find_survivors
 from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
@@ -46,6 +48,10 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return _live_rows(table)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
+    if isinstance(source, Mapping) or _are_rows(source):
+        source = _of_values(source)
+    if _is_polars_lazy_frame(source):
+        source = source.collect(engine="streaming")
     if _is_data_frame(source):
         source = pa.table(source)
     if isinstance(source, pa.Table):
@@ -62,7 +68,8 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         )
     raise InvalidOption(
         f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
-        "reader or dataset, a pandas or polars DataFrame, a DuckDB relation, or paths of Parquet, CSV or JSON files."
+        "reader or dataset, a frame of pandas or polars, a DuckDB relation, a dict of columns, a list of dicts, "
+        "or paths of Parquet, CSV or JSON files."
     )
 
 
@@ -78,6 +85,26 @@ def _are_paths(source: object) -> bool:
         and bool(source)
         and all(isinstance(path, (str, os.PathLike)) for path in source)
     )
+
+
+def _are_rows(source: object) -> bool:
+    return isinstance(source, (list, tuple)) and bool(source) and all(isinstance(row, Mapping) for row in source)
+
+
+def _of_values(source: Any) -> pa.Table:
+    """A table of Python's values: columns by name, or rows. Raises `SchemaError` if they make no table."""
+    try:
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+        names = dict.fromkeys(name for row in source for name in row)
+        return pa.table({name: [row.get(name) for row in source] for name in names})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(f"These values make no table: {error}") from error
+
+
+def _is_polars_lazy_frame(source: object) -> bool:
+    kind = type(source)
+    return kind.__name__ == "LazyFrame" and kind.__module__.split(".")[0] == "polars"
 
 
 def _is_data_frame(source: object) -> bool:
