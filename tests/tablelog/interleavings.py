@@ -193,6 +193,7 @@ class _Execution:
         self.back = threading.Semaphore(0)
         self.processes = [_Process(verb, f"{number + 3:016x}", VERBS[verb]) for number, verb in enumerate(verbs)]
         self.current: dict[int, _Process] = {}
+        self.restored: set[int] = set()  # the versions that a restore made, even if they have expired since
         self.storage.turn, self.storage.seen = self._turn, self._seen
         for process in self.processes:
             threading.Thread(target=self._run, args=(process,), daemon=True).start()
@@ -274,15 +275,16 @@ class _Execution:
             if missing := [path for path in _files(objects, versions[version]) if path not in objects]:
                 raise BrokenPromise(f"version {version} of {newest.version} lacks {missing}")
         now = set(_files(objects, newest))
+        self.restored |= {version for version, each in versions.items() if each.operation == "restore"}
         for process in self.processes:
             if isinstance(process.error, Exception) and not isinstance(process.error, REFUSALS):
                 raise BrokenPromise(f"{process.verb}: {process.error!r}") from process.error
             if process.verb in ("append", "upkeep") and process.made is not None:
-                later = [each.operation for version, each in versions.items() if version > process.made.version]
-                if f"part-000001-{process.name}.parquet" not in now and "restore" not in later:
+                left_out = max(self.restored, default=0) > process.made.version
+                if f"part-000001-{process.name}.parquet" not in now and not left_out:
                     raise BrokenPromise(f"the rows of {process.name} are lost")
         rewrites = [process for process in self.processes if process.verb == "rewrite" and process.made is not None]
-        if len(rewrites) > 1 and not any(each.operation == "restore" for each in versions.values()):
+        if len(rewrites) > 1 and not self.restored:
             raise BrokenPromise("one file was replaced twice")
 
 

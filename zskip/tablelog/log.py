@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
+from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore
 from zskip.storage.storage import Storage
 from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
 
@@ -332,9 +332,9 @@ def expire(storage: Storage, paths: list[str]) -> None:
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Write the hint. A commit does not depend on it: store errors are ignored.
+    """Write the hint. A commit does not depend on it, so errors of whatever class are ignored.
 
     Some stores let an object be replaced about once a second; after faster commits the hint lags behind.
     """
-    with suppress(OSError, TableError):
+    with suppress(Exception):
         storage.put_once(HINT, b"%d\n" % version)

@@ -256,6 +256,8 @@ class ShardReader:
             type = _TYPES.get(name.rpartition(".")[2], values.type)
             if values.type not in (type, pa.null()):
                 raise DamagedIndex(lost(self._storage, self._part, f'holds {values.type} in "{name}", not {type}'))
+            if name == "path" and values.null_count:
+                raise DamagedIndex(lost(self._storage, self._part, "names a file by null"))
         return read
 
     def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
