@@ -423,6 +423,8 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
     try:
         with _without_collecting():
             found = json.loads(body, parse_constant=_refuse_constant)
+            if ("horizon" in found) is not (int(head[1]) > 1):  # the checksum covers the body alone
+                raise ValueError("its fields are those of another format")
             if missing := set(found.get("requires", ())) - FEATURES:
                 raise UnsupportedFormat(f"{name} requires {', '.join(sorted(missing))}. Install a newer zskip.")
             return Snapshot.from_json(found, int(head[1]))
