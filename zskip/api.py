@@ -90,7 +90,7 @@ def write(
     ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or
     as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
     called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·
-    ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
+    ``session``: a Spark session that does the work, by default that of a Spark DataFrame.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
@@ -115,7 +115,7 @@ def write(
         seed=seed,
         progress=progress,
     )
-    backend = backend_of(session)
+    backend = backend_of(session, source)
     storage = backend.open_storage(path, storage_options)
     base = tablelog.newest(storage)
     if base is not None and not base.managed:

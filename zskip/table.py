@@ -306,7 +306,7 @@ class Table:
 
         Raises `SchemaMismatch`, which names the column, and the errors of `write`.
         """
-        backend = backend_of(session)
+        backend = backend_of(session, source)
         rows = backend.open_rows(source, storage_options)
         given = resources_of(options, "batch", "session", "storage_options")
         base = self._newest()
@@ -366,7 +366,7 @@ class Table:
         its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises the
         errors of `write`, and `CommitConflict`.
         """
-        backend = backend_of(session)
+        backend = backend_of(session, source)
         base = self._newest()
         rows = backend.open_rows(source, options.get("storage_options"))
         with tablelog.naming_vacuums(self._storage, base):

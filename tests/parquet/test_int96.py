@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -13,7 +16,7 @@ import pytest
 import zskip
 
 LAST, FIRST, NOW = dt.datetime(9999, 12, 31, 23, 59, 59), dt.datetime(1, 1, 1), dt.datetime(2020, 1, 1, 1, 2, 3, 456789)
-TYPE = pa.timestamp("us")
+TYPE, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
 @pytest.fixture(params=[False, True], ids=["by Spark", "by Arrow"])
@@ -26,6 +29,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
                 "t": pa.array(times, TYPE),
                 "s": pa.array([{"t": time} for time in times], pa.struct([("t", TYPE)])),
                 "l": pa.array([[time] for time in times], pa.list_(TYPE)),
+                "m": pa.array([[("k", time)] for time in times], pa.map_(pa.string(), TYPE)),
             }
         )
         path = tmp_path / f"{number}.parquet"
@@ -63,10 +67,48 @@ def test_every_year_is_read_from_an_indexed_folder(
     assert sorted(row[0] for row in plan.to_duckdb(con, columns=["id"]).fetchall()) == ids
 
 
-def test_the_years_survive_a_rewrite(folder: Path, tmp_path: Path) -> None:
-    table = zskip.write(f"{folder}/*.parquet", str(tmp_path / "written"), by=["t"])
-    rows = table.plan().to_arrow().sort_by("id")
-    assert rows["t"].to_pylist() == [NOW, None, LAST, FIRST]
-    assert rows["s"].to_pylist() == [{"t": time} for time in (NOW, None, LAST, FIRST)]
-    assert rows["l"].to_pylist() == [[time] for time in (NOW, None, LAST, FIRST)]
-    assert table.plan("t > TIMESTAMP '9000-01-01'").to_arrow()["id"].to_pylist() == [2]
+@pytest.fixture(params=["UTC", "America/New_York"])
+def machine_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def written(folder: Path) -> zskip.Table:
+    return zskip.write(f"{folder}/*.parquet", str(folder / "written"), by=["t"])
+
+
+def clustered(folder: Path) -> zskip.Table:
+    zskip.cluster(folder, by=["t"])
+    return zskip.open(folder)
+
+
+@pytest.mark.usefixtures("machine_in")
+@pytest.mark.parametrize("rewritten", [written, clustered])
+def test_a_rewrite_keeps_the_instants(folder: Path, rewritten: Callable[[Path], zskip.Table]) -> None:
+    """INT96 is an instant, so a rewritten column is adjusted to UTC, whatever the zone of the machine."""
+    table = rewritten(folder)
+    instants = [None if clock is None else clock.replace(tzinfo=dt.UTC) for clock in (NOW, None, LAST, FIRST)]
+    assert table.schema.field("t").type == INSTANT
+    rows = table.to_arrow().sort_by("id")
+    assert rows["t"].to_pylist() == instants
+    assert rows["s"].to_pylist() == [{"t": time} for time in instants]
+    assert rows["l"].to_pylist() == [[time] for time in instants]
+    assert rows["m"].to_pylist() == [[("k", time)] for time in instants]
+    assert table.plan("t > TIMESTAMPTZ '9000-01-01 00:00:00Z'").to_arrow()["id"].to_pylist() == [2]
+    for path in table.plan().paths:
+        stored = pq.ParquetFile(path)
+        leaves = [stored.schema.column(n) for n in range(len(stored.schema.names))]
+        assert all(json.loads(leaf.logical_type.to_json())["isAdjustedToUTC"] for leaf in leaves if "t" in leaf.path)
+
+
+@pytest.mark.parametrize("beside", [TYPE, INSTANT], ids=["clocks", "instants"])
+def test_files_of_other_writers_beside_int96_are_instants_too(tmp_path: Path, beside: pa.DataType) -> None:
+    for number, (type, old) in enumerate([(beside, False), (TYPE, True), (beside, False)]):
+        rows = pa.table({"id": [number], "t": pa.array([NOW], type)})
+        pq.write_table(rows, tmp_path / f"{number}.parquet", use_deprecated_int96_timestamps=old)
+    table = zskip.write(str(tmp_path), tmp_path / "written", by="id")
+    assert table.schema.field("t").type == INSTANT
+    assert table.to_arrow()["t"].to_pylist() == [NOW.replace(tzinfo=dt.UTC)] * 3

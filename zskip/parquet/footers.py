@@ -20,13 +20,24 @@ from zskip.parquet import footer_reads, hive_columns, trust
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
+from zskip.parquet.instants import holds_clock, with_instants_of_all
 from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.parquet.united_schema import identity, united
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
 
-__all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups", "schemas"]
+__all__ = [
+    "FIELD_ID",
+    "Listed",
+    "Readable",
+    "hull",
+    "opened",
+    "read",
+    "row_groups",
+    "schemas",
+    "with_instants_of_files",
+]
 
 FIELD_ID = b"PARQUET:field_id"
 """The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
@@ -105,6 +116,30 @@ def schemas(storage: Readable, listed: Listed) -> list[tuple[np.ndarray, Schema]
             found.setdefault(identity(group.schema), ([], group.schema))[0].append(group.files)
         first += len(ends)
     return [(np.concatenate(files), schema) for files, schema in found.values()]
+
+
+def opened(storage: Readable, path: str) -> pq.ParquetFile:
+    """One file of which only the footer has been read. Raises `CorruptFile`."""
+    listed = storage.size_and_modified([path])
+    if listed.size.null_count:
+        raise CorruptFile(f"The file {storage.uri_of(path)} does not exist.")
+    (end,) = (end for ends in footer_reads.read(storage, listed, 1, _BLOCK_BYTES) for end in ends)
+    try:
+        return open_parquet(pa.BufferReader(end))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"The footer of {storage.uri_of(path)} cannot be read: {error}") from error
+
+
+def with_instants_of_files(storage: Readable, listed: Listed, schema: pa.Schema) -> pa.Schema:
+    """A table's schema with the columns in UTC that are INT96 in some of its files. Raises `CorruptFile`."""
+    if not holds_clock(schema):
+        return schema
+    first = 0
+    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
+        groups = _grouped(storage, listed.path.slice(first, len(ends)), ends, first)
+        schema = with_instants_of_all(schema, [(group.schema.arrow, group.leaves) for group in groups])
+        first += len(ends)
+    return schema
 
 
 def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:

@@ -10,13 +10,17 @@ when it asks for the schema, and later only the schema, so the metadata of the f
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zskip.api import open as open_table
 from zskip.binder import bind
@@ -25,10 +29,12 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.plan.scan import Scan
+from zskip.spark import hive_values
 from zskip.spark.data_writer import WriteJob, write_job
-from zskip.spark.folder_types import with_spark_types
+from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.spark_session import Semantics, require_session, same_in_spark
 from zskip.spark.spark_types import arrow_schema, spark_schema
+from zskip.storage import hive
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.writer import Written
@@ -65,7 +71,7 @@ def register_source(spark: SparkSession) -> None:
     """
     require_session(spark)
     pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
-    spark.dataSource.register(_source(Semantics.of(spark), pushes))
+    spark.dataSource.register(_source(Semantics.of(spark), Inference.of(spark), pushes))
 
 
 @dataclass(slots=True)
@@ -79,10 +85,15 @@ class Pushed:
     version: int
     storage_options: dict[str, Any]
     semantics: Semantics
+    inference: Inference
     columns: StructType
     filters: list[tuple[str, list[Any]]]
 
     def table(self) -> Table:
+        """The table in Spark's types."""
+        return with_spark_types(self._opened(), self.inference)
+
+    def _opened(self) -> Table:
         return open_table(self.path, version=self.version, storage_options=self.storage_options or None)
 
     def predicate(self, schema: Schema) -> Predicate | None:
@@ -112,16 +123,41 @@ class Pushed:
 
         They are unfiltered: Spark applies its filters to the rows.
         """
-        table = self.table()
-        scan = table.plan(self.predicate(table.snapshot.schema)).scan.unfiltered()
+        typed = self.table()
+        scan = typed.plan(self.predicate(typed.snapshot.schema)).scan.unfiltered()
+        scan = replace(scan, schema=self._opened().snapshot.schema)  # the types that the files have outside of Spark
         return scan.split(_PARTITION_BYTES) or [scan]
 
 
-def batches(scan: Scan, columns: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, with the columns and types of the catalog table, which may be older than the table's."""
-    target = arrow_schema(columns)
-    for batch in scan.to_batches(target.names):
-        yield from pa.Table.from_batches([batch]).cast(target).to_batches()
+def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, with the columns and types of the catalog table, which may be older than the table's.
+
+    The values of hive columns are Spark's, which may be others than the index's.
+    """
+    target = arrow_schema(pushed.columns)
+    if scan.managed or not scan.partition_by:
+        for batch in scan.to_batches(target.names):
+            yield from pa.Table.from_batches([batch]).cast(target).to_batches()
+        return
+    folders = pa.array([path.rpartition("/")[0] + "/" for path in scan.relative_paths])
+    kinds = {field.name: field.dataType for field in pushed.columns if field.name in scan.partition_by}
+    for folder in folders.unique().to_pylist():
+        texts = hive_values.values_of(folder)
+        values = {
+            name: pa.array([hive_values.value(texts.get(name, hive.NULL), kind, pushed.semantics.zone)]).cast(
+                target.field(name).type
+            )[0]
+            for name, kind in kinds.items()
+        }
+        stored = [name for name in target.names if name not in kinds]
+        for batch in scan.narrowed(np.asarray(pc.equal(folders, folder))).to_batches(stored):
+            rows = [
+                pa.repeat(values[field.name], len(batch))
+                if field.name in kinds
+                else batch.column(field.name).cast(field.type)
+                for field in target
+            ]
+            yield pa.RecordBatch.from_arrays(rows, schema=target)
 
 
 def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
@@ -146,6 +182,26 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
     return (f"{_LIKE[kind]}({name}, ?)", values) if kind in _LIKE else None
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _plain_errors(method: Method) -> Method:
+    """A method that Spark calls in a process of its own, whose error Spark prints: zskip's without the traceback.
+
+    The process ends after an error, so that the variable, which is Spark's own, concerns this error only.
+    """
+
+    @wraps(method)
+    def called(*given: Any, **named: Any) -> Any:
+        try:
+            return method(*given, **named)
+        except ZskipError:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+            raise
+
+    return cast("Method", called)
+
+
 # Spark's base classes are imported lazily, so the classes derived from them are defined in functions.
 
 
@@ -159,13 +215,15 @@ def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
         def __init__(self, pushed: Pushed) -> None:
             self.pushed = pushed
 
+        @_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
             return [TablePartition(scan) for scan in self.pushed.scans()]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return batches(partition.value, self.pushed.columns)
+            return batches(partition.value, self.pushed)
 
     class PushingReader(Reader):
+        @_plain_errors
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
             """Store the filters that can prune files, and return all of them: Spark applies them to the rows."""
             types = {field.name: field.type for field in self.pushed.table().schema}
@@ -187,9 +245,11 @@ def _writer_class() -> Callable[[WriteJob], DataSourceWriter]:
         def __init__(self, job: WriteJob) -> None:
             self.job = job
 
+        @_plain_errors
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return TaskFiles(self.job.write(iterator))
 
+        @_plain_errors
         def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
             self.job.commit(_written(messages))
 
@@ -199,7 +259,7 @@ def _writer_class() -> Callable[[WriteJob], DataSourceWriter]:
     return Writer
 
 
-def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
+def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[DataSource]:
     """The class that Spark registers."""
     from pyspark.sql.datasource import DataSource
 
@@ -212,19 +272,22 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
         def name(cls) -> str:
             return "zskip"
 
+        @_plain_errors
         def schema(self) -> StructType:
-            types = spark_schema(with_spark_types(_opened(self.options)).schema)
+            types = spark_schema(with_spark_types(_opened(self.options), inference).schema)
             if "provider" in self.options:  # CREATE TABLE
                 types.fields[0].metadata = {_TABLE: json.dumps({key: self.options.get(key) for key in _OPTIONS})}
             return types
 
+        @_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
             kept = schema.fields[0].metadata.get(_TABLE)
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
-            pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, schema, [])
+            pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, inference, schema, [])
             return reader_class(pushed)
 
+        @_plain_errors
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             table = _opened(self.options)
             if self.options.get("version"):

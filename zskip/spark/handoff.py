@@ -7,10 +7,12 @@ of Spark's file sink. Ten thousand files take half a second as a manifest, and h
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +25,14 @@ from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema, names_given
 from zskip.errors import CorruptFile, UnsupportedSql
+from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
+from zskip.spark.inferred_types import Inference, in_spark_types
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark, setting
 from zskip.spark.spark_types import spark_schema
+from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -50,46 +55,81 @@ _LIST_IN_THE_DRIVER = {"spark.sql.sources.parallelPartitionDiscovery.threshold":
 
 
 def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
-    """The rows that the survivors' predicate selects, read from the surviving files only.
+    """The rows that the survivors' predicate selects, read from the surviving files only, in Spark's types.
 
     Settings of the session that change during the call are restored. Raises `SchemaError` for a column that Spark
     cannot read (name the others in ``columns``), and `UnsupportedSql` if Spark's SQL cannot express the predicate.
     """
     require_session(spark)
-    where, scan = _planned_for(survivors, spark)
+    index = in_spark_types(survivors.index, Inference.of(spark))
+    where, scan = _planned_for(survivors, index, spark)
     schema = scan.schema
     given = schema.arrow.names if columns is None else names_given(columns, "columns")
     wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
-    filtered = sorted(survivors.predicate.columns) if survivors.predicate is not None else []
-    read = list(dict.fromkeys([*wanted, *(schema.columns[path].parts[0] for path in filtered)]))
-    arrow = pa.schema([schema.arrow.field(name) for name in read])
-    rows = read_files(spark, scan, arrow)
+    read = list(dict.fromkeys([*wanted, *(() if where is None else _named_in(where, schema, survivors.predicate))]))
+    rows = read_files(spark, scan, pa.schema([schema.arrow.field(name) for name in read]))
     if where is not None:
         rows = rows.where(where)
-    return rows if read == wanted else rows.select([column(name) for name in wanted])
+    types = spark_schema(pa.schema([index.snapshot.schema.arrow.field(name) for name in wanted]))
+    if read == wanted and rows.schema == types:
+        return rows
+    return rows.select([column(field.name).cast(field.dataType).alias(field.name) for field in types])
 
 
-def _planned_for(survivors: Survivors, spark: SparkSession) -> tuple[str | None, Scan]:
+def _named_in(where: str, schema: Schema, predicate: Predicate | None) -> list[str]:
+    """The top-level columns that a condition reads or mentions: ``x = NULL`` depends on no column."""
+    bound = set() if predicate is None else {schema.columns[path].parts[0] for path in predicate.columns}
+    return [
+        name
+        for name in schema.arrow.names
+        if name in bound or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", where, re.IGNORECASE)
+    ]
+
+
+def _planned_for(survivors: Survivors, index: Index, spark: SparkSession) -> tuple[str | None, Scan]:
     """The predicate as Spark's SQL, and its surviving files under the session's time zone and ANSI mode.
 
-    It is planned again, because the text may have another meaning under the session's settings.
+    It is planned again, because the text may have another meaning under the session's settings. ``index``: the
+    survivors' in Spark's types, in which a predicate in Spark's SQL is bound. A predicate of another dialect has the
+    meaning of the types that it was planned with: hive columns that it reads are read so, and cast afterwards.
     """
-    if survivors.predicate is None:
-        return None, survivors.scan
-    where = survivors.predicate.sql("spark")
+    given = survivors.predicate
+    if given is None:
+        return None, find_survivors(index, None, changes=survivors.changes).scan
+    where = given.sql("spark")
     if where is None:
         raise UnsupportedSql(
-            'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".',
-            survivors.predicate.text,
+            'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".', given.text
         )
     require_proved_meaning(spark, where)
+    schema = index.snapshot.schema
+    if given.dialect.name != "spark":
+        schema = _as_planned(survivors, schema, _named_in(where, survivors.index.snapshot.schema, given))
     semantics = Semantics.of(spark)
-    schema = survivors.index.snapshot.schema
     predicate = None
     if semantics.zone is not None:
         bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
         predicate = same_in_spark(bound, schema)
-    return where, find_survivors(survivors.index, predicate, changes=survivors.changes).scan
+    if schema is not index.snapshot.schema:
+        index = Index(index.storage, replace(index.snapshot, schema=schema))
+    return where, find_survivors(index, predicate, changes=survivors.changes).scan
+
+
+def _as_planned(survivors: Survivors, schema: Schema, names: Sequence[str]) -> Schema:
+    """Spark's types, with these columns as they were planned. Raises `UnsupportedSql` for those in files."""
+    snapshot, arrow = survivors.index.snapshot, schema.arrow
+    for place, name in enumerate(arrow.names):
+        planned = snapshot.schema.arrow.field(name)
+        if name not in names or arrow.field(place).type == planned.type:
+            continue
+        if name not in snapshot.partition_by:
+            raise UnsupportedSql(
+                f'The column "{name}" is {planned.type} in this plan and has another type on Spark, so the predicate '
+                'would select other rows there. Plan it with dialect="spark", or call zskip.spark.read.',
+                survivors.predicate.text,  # type: ignore[union-attr]  # only for a predicate
+            )
+        arrow = arrow.set(place, planned)
+    return schema if arrow is schema.arrow else Schema(arrow)
 
 
 def named_files(scan: Scan) -> list[tuple[str, int]]:

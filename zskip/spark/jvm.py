@@ -45,6 +45,16 @@ class Jvm:
         self._members: dict[tuple[str, str], Any] = {}
         self._empty_arrays: dict[str, Any] = {}
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types there
+        # An error of a proxy that wraps a Java exception reaches Spark, and from there the caller, as this exception.
+        server: Any = context._gateway.get_callback_server()  # type: ignore[union-attr]  # a session has a gateway
+        server.callback_server_parameters.propagate_java_exceptions = True
+
+    def error(self, message: str) -> Exception:
+        """An error for a proxy to raise, which pyspark shows to the caller by its message alone."""
+        from py4j.protocol import Py4JJavaError
+
+        error: Exception = Py4JJavaError(message, self.class_("java.lang.IllegalArgumentException")(message))
+        return error
 
     def class_(self, name: str) -> Any:
         """A Java class by its full name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,7 +13,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip import tablelog
-from zskip.errors import CorruptFile
+from zskip.errors import CorruptFile, ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
@@ -20,6 +21,7 @@ from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options
 from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, warn_once
+from zskip.spark.spark_types import spark_schema
 from zskip.statements.key_pruning import file_slices
 from zskip.tablelog import Index
 
@@ -62,9 +64,13 @@ class SnapshotFiles:
 
     @property
     def name(self) -> str:
-        """A name that only the same version of the same table has."""
+        """A name that only the same version of the same table has, in the same types."""
         snapshot = self.index.snapshot
-        return f"zskip:{self.index.storage.uri}@{snapshot.version}:{snapshot.table_id}"
+        return f"zskip:{self.index.storage.uri}@{snapshot.version}:{snapshot.table_id}:{self._types}"
+
+    @cached_property
+    def _types(self) -> str:
+        return hashlib.sha256(spark_schema(self.schema).json().encode()).hexdigest()[:16]
 
     @property
     def size(self) -> int:
@@ -89,13 +95,27 @@ class SnapshotFiles:
             return None, False
 
     def survivors(self, predicate: Predicate | None) -> Survivors:
-        """The files that may hold a row for which the predicate is TRUE. An indexed folder is listed first."""
-        changes = tablelog.listed(self.index)
+        """The files that may hold a row for which the predicate is TRUE. An indexed folder is listed first.
+
+        Where the plan fails, all files; where these are not known either, the query fails.
+        """
         try:
-            return find_survivors(self.index, predicate, changes=changes)
-        except Exception as error:
-            self.warn(error)
+            changes = tablelog.listed(self.index)
+            if predicate is not None:
+                try:
+                    return find_survivors(self.index, predicate, changes=changes)
+                except Exception as error:
+                    self.warn(error)
             return find_survivors(self.index, None, changes=changes)
+        except (OSError, ZskipError) as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> Exception:
+        snapshot, uri = self.index.snapshot, self.index.storage.uri
+        return self.jvm.error(
+            f"The files of version {snapshot.version} of {uri} cannot be looked up any more: {error} If a vacuum has "
+            f"removed them, this DataFrame is older than what it kept. Make it anew: zskip.spark.table(spark, {uri!r})."
+        )
 
     def warn(self, error: Exception) -> None:
         """Log an error in planning instead of raising it: reading all files still returns the right rows."""

@@ -95,9 +95,8 @@ def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str,
     return _Rows(df, storable_schema(arrow_schema(df.schema)))
 
 
-def _rows_of_scan(session: SparkSession, scan: Scan) -> _Rows:
+def _rows_of_scan(session: SparkSession, scan: Scan, schema: pa.Schema) -> _Rows:
     """The rows that a scan selects, under the time zone and ANSI mode of its predicate, not the session's."""
-    schema = scan.schema.arrow
     _require_writable(schema)
     rows = read_files(session, scan, schema)
     if scan.predicate is not None:
@@ -115,7 +114,7 @@ def _rows_of_scan(session: SparkSession, scan: Scan) -> _Rows:
 
 
 def _rows_of_files(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
-    return _rows_of_scan(session, find_survivors(index, None).narrowed(numbers).scan)
+    return _rows_of_scan(session, find_survivors(index, None).narrowed(numbers).scan, index.snapshot.schema.arrow)
 
 
 def _require_writable(schema: pa.Schema) -> None:

@@ -1,7 +1,11 @@
-"""Spark's types of Arrow schemas, and back."""
+"""Spark's types of Arrow schemas, and back.
+
+A field that `with_spark_type` made has the type that Spark infers for a column, which its Arrow type may not express.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -13,14 +17,57 @@ from zskip.errors import SchemaError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["arrow_schema", "spark_schema"]
+__all__ = ["OPAQUE", "arrow_schema", "spark_schema", "with_spark_type"]
+
+_FIELD = b"zskip.spark_field"
+OPAQUE = pa.month_day_nano_interval()
+"""The Arrow type of columns about which nothing can be proved, because their values are others on Spark."""
+
+
+def with_spark_type(field: pa.Field, kind: DataType, *, same_values: bool = True) -> pa.Field:
+    """A column with a type of Spark's. Its Arrow type is the one with the same values, or `OPAQUE` if there is none.
+
+    Instants and clocks have the same values, by their ticks, and so have integers, which must fit.
+    """
+    from pyspark.sql.types import StructField
+
+    wanted = StructField(field.name, kind._as_nullable())
+    type = _same_values(field.type, kind) if same_values else None
+    if type is not None and spark_schema(pa.schema([pa.field(field.name, type)]))[0] == wanted:
+        return pa.field(field.name, type)
+    return pa.field(field.name, OPAQUE, metadata={_FIELD: wanted.json().encode()})
+
+
+def _same_values(arrow: pa.DataType, kind: DataType) -> pa.DataType | None:
+    """The Arrow type with Spark's type ``kind`` whose values have the same bounds as those of ``arrow``, or None."""
+    from pyspark.sql import types as s
+
+    if t.is_struct(arrow) and isinstance(kind, s.StructType):
+        if arrow.names != kind.names:
+            return None
+        inner = [_same_values(field.type, given.dataType) for field, given in zip(arrow, kind, strict=True)]
+        return None if None in inner else pa.struct([f.with_type(one) for f, one in zip(arrow, inner, strict=True)])
+    if t.is_timestamp(arrow) and arrow.unit != "ns":
+        if isinstance(kind, s.TimestampType | s.TimestampNTZType):
+            return pa.timestamp(arrow.unit, "UTC" if isinstance(kind, s.TimestampType) else None)
+        return None
+    if t.is_int64(arrow) and isinstance(kind, s.IntegerType):
+        return pa.int32()
+    return arrow
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The types under which Spark reads Parquet files of an Arrow schema. Raises `SchemaError` for other types."""
     from pyspark.sql.types import StructField, StructType
 
-    return StructType([StructField(field.name, _spark_type(field.type, field.name), True) for field in schema])
+    return StructType(
+        [
+            StructField.fromJson(json.loads(field.metadata[_FIELD]))
+            if field.metadata and _FIELD in field.metadata
+            else StructField(field.name, _spark_type(field.type, field.name), True)
+            for field in schema
+        ]
+    )
 
 
 def arrow_schema(types: StructType) -> pa.Schema:

@@ -13,9 +13,9 @@ from zskip import tablelog
 from zskip.binder import bind
 from zskip.errors import UnsupportedFormat
 from zskip.spark import connector, file_index
-from zskip.spark.folder_types import with_spark_types
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import column, read_files
+from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.jvm import Jvm, Unsupported, warn_once
 from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_session import Semantics, is_connect, require_session
@@ -138,11 +138,11 @@ def _opened(
     storage_options: Mapping[str, Any] | None,
 ) -> Table:
     if isinstance(path, Table):
-        return with_spark_types(path)
+        return with_spark_types(path, Inference.of(spark))
     if is_supported(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
         return Table.of_source(source)
     storage = open_storage(spark, path, storage_options)
-    return with_spark_types(Table(storage, tablelog.load(storage, version)))
+    return with_spark_types(Table(storage, tablelog.load(storage, version)), Inference.of(spark))
 
 
 def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:

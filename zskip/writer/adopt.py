@@ -100,4 +100,5 @@ def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
     )
     nothing = files.take(np.zeros(0, np.int64))
     changes = Changes(files, nothing, pa.array([], pa.string()), files)
-    return LOCAL.rows_of_scan(find_survivors(Index(storage, folder), None, changes=changes).scan)
+    types = footers.with_instants_of_files(storage, files, schema.arrow)
+    return LOCAL.rows_of_scan(find_survivors(Index(storage, folder), None, changes=changes).scan, types)

@@ -39,7 +39,8 @@ class Backend:
     """The functions that differ between this machine and a cluster.
 
     ``open_storage(url, storage_options)``: the storage of a table's folder · ``open_rows(source, storage_options)``:
-    the rows of a caller's source · ``rows_of_scan(scan)``: the rows that a scan selects ·
+    the rows of a caller's source · ``rows_of_scan(scan, schema)``: the rows that a scan selects, of these
+    types, which differ from the scan's own in INT96 columns ·
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
     ``write(rows, storage, schema, options, look_ups)``: write data files as `write_files` does, and leave none after an
     error · ``map(storage, function, items, options)``: the result of a function for each item, in their order; the
@@ -48,14 +49,19 @@ class Backend:
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     open_rows: Callable[[Any, Mapping[str, Any] | None], Rows]
-    rows_of_scan: Callable[[Scan], Rows]
+    rows_of_scan: Callable[[Scan, pa.Schema], Rows]
     rows_of_files: Callable[[Index, np.ndarray], Rows]
     write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
 
 
-def _rows_of_scan(scan: Scan) -> RowSource:
-    return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
+def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:
+    own = scan.schema.arrow
+    rows = to_batches(scan)
+    if schema != own:
+        # DuckDB would take the clocks of INT96 for those of its session's zone; Arrow takes them for UTC.
+        rows = (batch.cast(schema) for batch in rows)
+    return of_reader(pa.RecordBatchReader.from_batches(schema, rows))
 
 
 def _rows_of_files(index: Index, numbers: np.ndarray) -> RowSource:
@@ -76,7 +82,9 @@ def _map(
 LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, write_files, _map)
 
 
-def backend_of(session: Any) -> Backend:
-    """This machine, or the cluster of a Spark session."""
+def backend_of(session: Any, source: Any = None) -> Backend:
+    """This machine, or the cluster of a Spark session. A Spark DataFrame as the source brings its own session."""
+    if session is None and type(source).__module__.startswith("pyspark.sql."):
+        session = getattr(source, "sparkSession", None)
     found: Backend = LOCAL if session is None else engine_registry.engine("spark session").backend(session)
     return found

@@ -157,7 +157,7 @@ class _Deletion:
 
             written = rewrite_files(affected.index, partly, rows_left, kept)
         else:
-            rows = self.backend.rows_of_scan(left.scan)
+            rows = self.backend.rows_of_scan(left.scan, base.schema.arrow)
             look_ups = look_ups_of(left.index, kept)
             written = self.backend.write(rows, self.storage, base.schema, sized_by_rows(base, kept), look_ups)
         if matched is not None and _rows(affected, partly) - written.rows != matched.sum():

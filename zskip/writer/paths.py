@@ -19,6 +19,7 @@ from zskip.core import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
 from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
+from zskip.parquet.instants import holds_int96, with_instants_of_all
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
@@ -207,9 +208,11 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
     footers = [footer for footer, _ in read_footers]
     folders = _folder_values(files)
     try:
+        own = [with_parquet_types(schema, footer) for footer, schema in read_footers]
+        int96 = {each: footer.schema for each, footer in zip(own, footers, strict=True) if holds_int96(footer.schema)}
         schemas = [
-            (file.name, storable_schema(_with_folders(with_parquet_types(schema, footer), values)))
-            for file, (footer, schema), values in zip(files, read_footers, folders, strict=True)
+            (file.name, storable_schema(_with_folders(with_instants_of_all(schema, int96.items()), values)))
+            for file, schema, values in zip(files, own, folders, strict=True)
         ]
     except pa.ArrowException as error:
         raise CorruptFile(f"Arrow cannot read the schema of a footer: {error}") from error

@@ -53,6 +53,8 @@ def listed(path: Path) -> list[str]:
 
 
 def contents(found: Any) -> list[str]:
+    """The rows, with INT96 by its UTC clock: a rewritten table says that it is UTC."""
+    found = found.set_column(found.column_names.index("at"), "at", found["at"].cast(pa.timestamp("ns")))
     names = [name for name in ("a", "b", "text", "share", "at", "tags", "day") if name in found.column_names]
     return sorted(repr(row) for row in found.select(names).to_pylist())
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from zskip.core.receipts import Clustered
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, InvalidOption
+from zskip.parquet.footers import with_instants_of_files
 from zskip.plan import find_survivors
 from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import Index, Snapshot, changes, commit, index_files, newest, refresh
@@ -57,12 +58,14 @@ def cluster_folder(
     base = indexed(storage) if base is None else refresh(Index(storage, base))
     index = Index(storage, base)
     numbers = np.arange(len(index), dtype=np.int64)
-    schema = Schema(storable_schema(base.schema.arrow))
+    arrow = with_instants_of_files(storage, data_files(storage), base.schema.arrow)
+    schema = Schema(storable_schema(arrow))
     schema.orderable(options.by)
     options = replace(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
-    written = backend.write(backend.rows_of_scan(find_survivors(index, None).scan), storage, schema, options, None)
+    rows = backend.rows_of_scan(find_survivors(index, None).scan, arrow)
+    written = backend.write(rows, storage, schema, options, None)
     undo = removal(storage, written)
     with undone_on_error(undo):
         require_same_rows(index, numbers, written)

@@ -1,0 +1,372 @@
+"""Every reader gives the types and the rows that ``spark.read.parquet`` gives over the same files, in any session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from functools import reduce
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+import zskip.spark as zs
+from zskip.errors import UnsupportedSql
+from zskip.spark.hive_values import NULL, HiveRule
+from zskip.spark.spark_session import setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+slow = pytest.mark.slow
+
+Reader = Callable[["SparkSession", Path, str], "DataFrame"]
+
+READERS: dict[str, Reader] = {
+    "table": lambda spark, folder, where: zs.table(spark, folder).where(where),
+    "connector": lambda spark, folder, where: zs.table(spark, folder, connector=True).where(where),
+    "handle": lambda spark, folder, where: zs.table(spark, zskip.open(folder)).where(where),
+    "read": lambda spark, folder, where: zs.read(spark, folder, where),
+    "sql": lambda spark, folder, where: zs.sql(spark, f"SELECT * FROM '{folder}' WHERE {where}"),
+    "source": lambda spark, folder, where: spark.read.format("zskip").load(str(folder)).where(where),
+    "to_spark": lambda spark, folder, where: zskip.open(folder).plan(where, dialect="spark").to_spark(spark),
+}
+
+SESSIONS = [
+    pytest.param(zone, ansi, id=f"{zone} {ansi}", marks=[] if (zone, ansi) == ("Europe/Berlin", "true") else [slow])
+    for zone in ("Europe/Berlin", "America/New_York", "UTC")
+    for ansi in ("true", "false")
+]
+
+
+@contextmanager
+def session(spark: SparkSession, zone: str, ansi: str, **more: str) -> Iterator[None]:
+    names = {f"spark.sql.{name.replace('__', '.')}": value for name, value in more.items()}
+    # Generating code costs more than these few rows.
+    names |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    with setting(spark, {"spark.sql.session.timeZone": zone, "spark.sql.ansi.enabled": ansi, **names}):
+        zs.register_source(spark)
+        yield
+
+
+def seen(found: Sequence[DataFrame]) -> list[list[int]]:
+    """Of each frame the ids of its rows, by one job."""
+    ids = [each.selectExpr(f"{number} AS place", "id") for number, each in enumerate(found)]
+    rows: list[list[int]] = [[] for _ in found]
+    for place, row in reduce(lambda one, other: one.unionAll(other), ids).collect():
+        rows[place].append(row)
+    return [sorted(each) for each in rows]
+
+
+def require_same(spark: SparkSession, folder: Path, predicates: Sequence[str], readers: dict[str, Reader]) -> None:
+    plain = spark.read.parquet(str(folder))
+    wanted = seen([plain.where(where) for where in predicates])
+    for name, reader in readers.items():
+        whole = reader(spark, folder, "id >= 0")
+        assert {each: whole.schema[each].dataType for each in whole.columns} == {
+            each: plain.schema[each].dataType for each in plain.columns
+        }, name
+        found = seen([reader(spark, folder, where) for where in predicates])
+        for where, one, other in zip(predicates, found, wanted, strict=True):
+            assert one == other, (name, where)
+        assert rows_of(whole, plain.columns) == rows_of(plain, plain.columns), name
+
+
+def rows_of(frame: DataFrame, columns: Sequence[str]) -> list[str]:
+    return sorted(map(str, frame.select(*(f"`{name}`" for name in columns)).collect()))
+
+
+# --- files ---
+
+
+def written_by_spark(spark: SparkSession, folder: Path) -> Path:
+    """A folder as Spark writes it by default: INT96, also inside of structs, in the night when clocks go back."""
+    times = "timestamp_micros(1729981800000007 + id * 1800000000)"  # from 2024-10-26 22:30 UTC, every half hour
+    rows = spark.range(0, 60).selectExpr(
+        "id",
+        f"if(id % 11 = 3, NULL, {times}) AS ts",
+        f"named_struct('t', {times}, 'n', id) AS st",
+        "timestamp_ntz'2024-10-27 00:00:00' + make_dt_interval(0, 0, cast(id * 20 AS int)) AS local",
+        "CAST(concat('K', id % 7) AS STRING) COLLATE UTF8_LCASE AS name",
+        "make_dt_interval(0, CAST(id AS int)) AS lasted",
+        "encode(concat('k', id % 7), 'utf-8') AS raw",
+    )
+    rows.repartitionByRange(4, "id").write.parquet(str(folder))
+    return folder
+
+
+OVER_FILES = [
+    "ts < timestamp'2024-10-27 00:00:00'",
+    "ts >= timestamp'2024-10-27 02:30:00' AND id < 40",
+    "ts = timestamp'2024-10-27 03:00:00.000007'",
+    "ts > '2024-10-27'",
+    "CAST(ts AS DATE) = DATE '2024-10-27'",
+    "hour(ts) = 3",
+    "date_trunc('DAY', ts) = timestamp'2024-10-28 00:00:00'",
+    "ts IS NULL",
+    "ts <=> NULL OR st.t < timestamp'2024-10-27 00:00:00'",
+    "st.t BETWEEN timestamp'2024-10-27 00:00:00' AND timestamp'2024-10-27 05:00:00'",
+    "unix_micros(ts) > 1730000000000000",
+    "local < timestamp_ntz'2024-10-27 01:00:00'",
+    "local = ts",
+    "name = 'k3'",
+    "name IN ('k1', 'K2')",
+    "name > 'k5' AND id > 10",
+    "lasted > INTERVAL '1 10' DAY TO HOUR",
+    "raw = encode('k3', 'utf-8')",
+]
+
+
+@pytest.fixture(scope="module")
+def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = written_by_spark(spark, tmp_path_factory.mktemp("by spark") / "t")
+    zs.index(spark, folder)
+    return folder
+
+
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
+def test_folders_that_spark_wrote(spark: SparkSession, by_spark: Path, zone: str, ansi: str) -> None:
+    readers = {name: reader for name, reader in READERS.items() if name != "source"}
+    with session(spark, zone, ansi):
+        require_same(spark, by_spark, OVER_FILES, readers)
+
+
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
+def test_a_named_format_reads_what_arrow_holds(spark: SparkSession, tmp_path: Path, zone: str, ansi: str) -> None:
+    rows = spark.range(0, 60).selectExpr("id", "timestamp_micros(1729981800000007 + id * 1800000000) AS ts")
+    rows.repartitionByRange(4, "id").write.parquet(str(tmp_path / "t"))
+    zskip.index(tmp_path / "t", deep=True)
+    with session(spark, zone, ansi):
+        predicates = [where for where in OVER_FILES if not {"st.", "local", "name", "lasted", "raw"} & set_in(where)]
+        require_same(spark, tmp_path / "t", predicates, {"source": READERS["source"]})
+
+
+def set_in(where: str) -> set[str]:
+    return {name for name in ("st.", "local", "name", "lasted", "raw") if name in where}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"parquet__inferTimestampNTZ__enabled": "false"}, marks=slow),
+        pytest.param({"parquet__binaryAsString": "true"}, marks=slow),
+        pytest.param({"parquet__inferTimestampNTZ__enabled": "false", "parquet__binaryAsString": "true"}, id="both"),
+    ],
+)
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=slow), True])
+def test_the_sessions_rules_of_inference(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, str], deep: bool
+) -> None:
+    times = pa.array([1_729_981_800_000_007 + n * 1_800_000_000 for n in range(60)]).cast(pa.timestamp("us"))
+    rows = pa.table(
+        {
+            "id": list(range(60)),
+            "at": times,
+            "st": pa.array([{"t": each} for each in times], pa.struct([("t", pa.timestamp("us"))])),
+            "b": pa.array([f"k{n % 7}".encode() for n in range(60)], pa.binary()),
+        }
+    )
+    for number in range(4):
+        pq.write_table(rows.slice(15 * number, 15), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path, deep=deep)
+    predicates = ["at < '2024-10-27 02:30:00'", "st.t >= '2024-10-27 02:30:00'", "b = 'k3'", "at IS NULL", "id = 17"]
+    with session(spark, "Europe/Berlin", "true", **settings):
+        require_same(spark, tmp_path, predicates, READERS)
+        if "parquet__inferTimestampNTZ__enabled" in settings:
+            kept = zs.read(spark, tmp_path, "at < timestamp'2024-10-27 02:30:00'").inputFiles()
+            assert len(kept) == 1, "the bounds of clocks are those of instants"
+
+
+def test_the_first_file_tells_and_a_column_that_it_lacks_is_sought(spark: SparkSession, tmp_path: Path) -> None:
+    stamp = pa.array([date(2024, 6, 2)]).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"id": [2], "ts": stamp}), tmp_path / "2.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"id": [3], "ts": stamp}), tmp_path / "3.parquet")
+    zskip.index(tmp_path)
+    with session(spark, "Europe/Berlin", "true"):
+        found = zs.table(spark, tmp_path)
+        assert dict(found.dtypes) == {"id": "bigint", "ts": "timestamp"}
+        assert [row.id for row in found.where("ts > timestamp'2024-06-02 01:00:00'").sort("id").collect()] == [2, 3]
+        assert found.where("ts > timestamp'2024-06-02 02:00:00'").count() == 0
+
+
+def test_a_plan_of_another_dialect_is_refused_where_it_means_other_rows(spark: SparkSession, by_spark: Path) -> None:
+    plan = zskip.open(by_spark).plan("ts < TIMESTAMP '2024-10-27 00:00:00'")
+    with pytest.raises(UnsupportedSql, match="ts"):
+        plan.to_spark(spark)
+    assert zskip.open(by_spark).plan("id < 7").to_spark(spark).count() == 7
+
+
+@pytest.mark.parametrize("rewrite", ["spark", "local"])
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS[:1])
+def test_a_rewrite_keeps_types_and_instants(
+    spark: SparkSession, tmp_path: Path, rewrite: str, zone: str, ansi: str
+) -> None:
+    folder = written_by_spark(spark, tmp_path / "t")
+    plain = spark.read.parquet(str(folder)).drop("name", "lasted")
+    plain.write.parquet(str(tmp_path / "p"))
+    with session(spark, zone, ansi):
+        if rewrite == "spark":
+            zs.cluster(spark, tmp_path / "p", by=["id"], files=5)
+        else:
+            zskip.cluster(tmp_path / "p", by=["id"], files=5)
+        for path in zskip.open(tmp_path / "p").plan().paths:
+            types = {
+                leaf.path: json.loads(leaf.logical_type.to_json()).get("isAdjustedToUTC")
+                for leaf in (pq.ParquetFile(path).schema.column(n) for n in (1, 2, 4))
+            }
+            assert types == {"ts": True, "st.t": True, "local": False}
+        over = [where for where in OVER_FILES if "name" not in where and "lasted" not in where]
+        for name, reader in READERS.items():
+            if name != "source":
+                found = seen([reader(spark, tmp_path / "p", where) for where in over])
+                assert found == seen([plain.where(where) for where in over]), name
+
+
+# --- hive folders ---
+
+# For each column of folder names, its names, and predicates that raise in no session.
+KINDS: dict[str, tuple[list[str], list[str]]] = {
+    "numbers": (["7", "007", "-3"], ["{} = 7", "{} = '7'", "{} * 2 < 10", "{} > '2'", "CAST({} AS STRING) = '7'"]),
+    "hours": (["00", "07", "23"], ["{} = 7", "{} BETWEEN 1 AND 8", "length(CAST({} AS STRING)) = 1"]),
+    "wide": (["7", "2147483648", "8"], ["{} > 7", "{} IN (8, 9)"]),
+    "huge": (["7", "9223372036854775808", "-1"], ["{} > 8", "{} = 7"]),
+    "powers": (["1E5", "7", "8"], ["{} = 100000", "{} < 8"]),
+    "fractions": (["9.5", "10.5", "1"], ["{} > 9.9", "{} > '10'", "{} = 1", "{} * 2 = 19"]),
+    "mixed": (["2147483648", "9.5", "7"], ["{} = '9.5'", "{} > '3'"]),
+    "nans": (["NaN", "-1.5", "Infinity"], ["{} > 1", "isnan({})", "{} < 0"]),
+    "days": (["2024-01-31", "2024-02-29", NULL], ["{} > DATE '2024-02-01'", "year({}) = 2024", "{} IS NULL"]),
+    "times": (
+        ["2024-10-27 02:30:00", "2024-03-31 02:30:00", "2024-01-31 10:00:00.5"],
+        ["{} > timestamp'2024-03-01 00:00:00'", "{} = timestamp'2024-03-31 03:30:00'", "hour({}) = 2"],
+    ),
+    "moments": (["2024-01-31", "2024-01-31 10:00:00", NULL], ["{} = timestamp'2024-01-31 00:00:00'", "{} IS NULL"]),
+    "texts": (["x y", "7", "a%2Fb"], ["{} = 'a/b'", "{} LIKE 'x%'", "{} > '8'", "{} = '7'"]),
+    "others": (["%C3%A9", "é", "x"], ["{} = 'é'", "{} = 'Ã©'", "length({}) = 2"]),
+    "nulls": ([NULL, "7", "8"], ["{} IS NULL", "{} <=> 7 OR id = 3", "{} = 8"]),
+    "signs": (["+7", "-0", "8"], ["{} = 7", "{} = 0", "{} <= '8'"]),
+    "clocks": (["10:00:00", "23:59:59", "00:00:00"], ["{} IS NOT NULL AND id < 15"]),
+}
+
+
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
+def test_hive_folders(spark: SparkSession, tmp_path: Path, zone: str, ansi: str) -> None:
+    """One folder with all kinds of names, each for a column of its own."""
+    folder = partitioned(tmp_path / "t", {name: names for name, (names, _) in KINDS.items()})
+    zskip.index(folder)
+    predicates = [each.format(name) for name, (_, over) in KINDS.items() for each in over]
+    with session(spark, zone, ansi):
+        require_same(spark, folder, predicates, READERS)
+    with session(spark, zone, ansi, sources__partitionColumnTypeInference__enabled="false"):
+        require_same(spark, folder, ["numbers = '7'", "days > '2024'", "nulls IS NULL"], READERS)
+
+
+def partitioned(folder: Path, columns: dict[str, list[str]]) -> Path:
+    """A hive folder of ten rows for each row of names, which are written as they are given."""
+    for place, names in enumerate(zip(*columns.values(), strict=True)):
+        inner = folder.joinpath(*(f"{column}={name}" for column, name in zip(columns, names, strict=True)))
+        inner.mkdir(parents=True)
+        pq.write_table(pa.table({"id": list(range(10 * place, 10 * place + 10))}), inner / "0.parquet")
+    return folder
+
+
+def test_files_are_skipped_by_hive_columns_of_any_type(spark: SparkSession, tmp_path: Path) -> None:
+    """By Spark itself where its values are others than the index's."""
+    folder = partitioned(tmp_path / "t", {"p": ["7", "007", "-3"]})
+    zskip.index(folder)
+    plan = zs.table(spark, folder).where("p = -3")._jdf.queryExecution().executedPlan().toString()
+    assert "PartitionFilters: [isnotnull(p#" in plan
+    found = zs.table(spark, folder).where("p = -3")
+    assert found.count() == 10
+
+
+def test_a_new_folder_changes_the_type(spark: SparkSession, tmp_path: Path) -> None:
+    folder = partitioned(tmp_path / "t", {"p": ["1", "2"]})
+    zskip.index(folder)
+    for name in ("7", "2147483648", "9.5", "x"):
+        (folder / f"p={name}").mkdir()
+        pq.write_table(pa.table({"id": [100]}), folder / f"p={name}" / "0.parquet")
+        require_same(spark, folder, ["p > '1'", "p = '7'"], {name: READERS[name] for name in ("table", "read")})
+
+
+def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:
+    folder = partitioned(tmp_path / "t", {"p": ["1", "2", "-3", "2147483647", NULL]})
+    zskip.index(folder)
+    assert len(zs.read(spark, folder, where="p = 2").inputFiles()) == 1
+    with session(spark, "UTC", "false"):
+        predicates = ["p + 2147483647 < 0", "p + 1 < 0", "p * 2 = -2", "-p > 1", "p = 2147483648L", "p IS NULL"]
+        require_same(spark, folder, predicates, READERS)
+
+
+def test_a_plan_of_another_dialect_keeps_its_meaning(spark: SparkSession, tmp_path: Path) -> None:
+    folder = partitioned(tmp_path / "t", {"p": ["7", "007", "8"]})
+    table = zskip.index(folder)
+    found = table.plan("p = '7'").to_spark(spark)  # texts in DuckDB, integers on Spark
+    assert dict(found.dtypes)["p"] == "int"
+    assert sorted(row.id for row in found.collect()) == sorted(table.plan("p = '7'").to_arrow()["id"].to_pylist())
+
+
+RULE = HiveRule(infers=True, clock="timestamp", has_time=True)
+
+
+def inferred_by_spark(spark: SparkSession, folder: Path, columns: Sequence[Sequence[str]]) -> list[str]:
+    """Spark's own types of columns of hive values, from files that exist only in a manifest."""
+    (folder / "_spark_metadata").mkdir(parents=True)
+    lines = ["v1"]
+    for row in range(len(columns[0])):
+        names = (quote(f"p{place}={quote(texts[row], safe=' +')}") for place, texts in enumerate(columns))
+        line = {"path": f"{folder.as_uri()}/{'/'.join(names)}/{row}.parquet", "size": 1, "isDir": False}
+        same = {"modificationTime": 0, "blockReplication": 1, "blockSize": 1, "action": "add"}
+        lines.append(json.dumps(line | same))
+    (folder / "_spark_metadata" / "0").write_text("\n".join(lines))
+    return [field.dataType.simpleString() for field in spark.read.schema("x int").parquet(str(folder)).schema][1:]
+
+
+PIECES = [
+    *"0123456789",
+    "7",
+    "00",
+    "-",
+    "+",
+    ".",
+    "e5",
+    "E",
+    "d",
+    " ",
+    ":",
+    "2024-02-29",
+    "10:00:00",
+    "-01-31",
+    "NaN",
+    "0x1p3",
+]
+# fmt: off
+SINGLE = [
+    "7", "007", "+7", "-0", "2147483648", "9223372036854775808", "99999999999999999999999999999999999999", "1E5",
+    "1e5", "1E-5", "9.5", "9.", ".5", "NaN", "Infinity", "-Infinity", "inf", "1d", "1f", "0x1p3", "1_000", "1L",
+    "true", "NULL", "2024-01-31", "2024-1-1", "2024-02-30", "2024", "2024-01", "-2024-02-29", "-2023-02-29",
+    "0000-01-01", "0000-02-29", "10000-01-01", "2024-01-31T00:00:00", "12:00", "12:00:00", "24:00:00", "12:00:00.5",
+    "12:00:00.1234567", "1E37", "1E38", "0E5", "0e50", "12E37", "-1E38", "1.0", "100.", "5E0", "1e+5", "1E400",
+]
+# fmt: on
+SPACED = ["2024-01-31 00:00:00", "2024-01-31 23:59:59.123456", "2024-01-31 24:00:00", "2024-01-31 00:00", "1 ", " 1.5"]
+
+
+@pytest.mark.parametrize("more", [0, pytest.param(3000, marks=slow)])
+def test_the_rule_of_hive_types_is_sparks(spark: SparkSession, tmp_path: Path, more: int) -> None:
+    dice = Random(7 + more)
+    texts = [*SINGLE, *SPACED, *("".join(dice.choices(PIECES, k=dice.randint(1, 4))) for _ in range(60 + more))]
+    single = [[text] for text in texts]
+    pairs = [dice.choices([*SINGLE, *SPACED, NULL], k=3) for _ in range(60 + more // 10)]
+    for number, columns in enumerate([single[start : start + 400] for start in range(0, len(single), 400)] + [pairs]):
+        known = inferred_by_spark(spark, tmp_path / str(number), columns)
+        for names, wanted in zip(columns, known, strict=True):
+            assert RULE.type_of(names).simpleString() == wanted, names
