@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import zskip
@@ -299,3 +300,16 @@ def test_plain_parquet_does_lose_them(spark: SparkSession, tmp_path: Path) -> No
     pq.write_table(pa.table({"d": pa.array(_FLOATS["zero"])}), tmp_path / "zero.parquet")
     assert plain.where("d > 6").count() == 0
     assert spark.read.parquet(str(tmp_path / "zero.parquet")).where("d = 0.0D").count() == 0
+
+
+def test_a_frame_whose_version_a_vacuum_removed_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(40), "x": range(40)})
+    written = zskip.write(rows, tmp_path / "t", by="id", files=4)
+    old = zs.table(spark, tmp_path / "t")
+    written.overwrite(rows)
+    written.vacuum("0 seconds")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(PySparkException, match=r"Make it anew: zskip\.spark\.table\(spark"):
+            old.where("x = 3").count()
+    assert zs.table(spark, tmp_path / "t").where("x = 3").count() == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.spark import data_source, data_writer
+from zskip.spark.hive_values import HiveRule
+from zskip.spark.inferred_types import Inference
 from zskip.spark.spark_session import Semantics
 
 
@@ -136,10 +139,41 @@ def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("missing", ["zskip", "pyarrow"])
 def test_an_executor_that_cannot_import_zskip_says_which_python_it_is(missing: str) -> None:
-    sent = cloudpickle.dumps(data_source._source(Semantics("UTC", ansi=True), pushes=False))
+    rule = Inference(HiveRule(infers=True, clock="timestamp", has_time=True), int96=True, clocks=True, texts=False)
+    sent = cloudpickle.dumps(data_source._source(Semantics("UTC", ansi=True), rule, pushes=False))
     receive = f"import pickle, sys; sys.modules['{missing}'] = None; pickle.load(sys.stdin.buffer)"
     done = subprocess.run([sys.executable, "-c", receive], input=sent, capture_output=True, check=False)
     message = f"The Python of Spark's executors, {sys.executable}, cannot import zskip: "
     assert message in done.stderr.decode()
     assert missing in done.stderr.decode().rpartition(message)[2].splitlines()[0]
     assert "PYSPARK_PYTHON" in done.stderr.decode()
+
+
+def test_errors_are_told_without_a_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    zskip.write(pa.table({"x": range(9)}), tmp_path / "t", by="x", files=2)
+    zs.register_source(spark)
+    texts = spark.range(3).selectExpr("CAST(id AS STRING) AS x")
+    with pytest.raises(PySparkException, match='The column "x" is') as told:
+        texts.write.format("zskip").mode("append").save(str(tmp_path / "t"))
+    assert "Traceback" not in str(told.value)
+    with pytest.raises(PySparkException, match="There is no zskip table") as told:
+        spark.read.format("zskip").load(str(tmp_path / "missing"))
+    assert "Traceback" not in str(told.value)
+
+
+def test_other_threads_and_sessions_register_it_too(spark: SparkSession, tmp_path: Path) -> None:
+    zskip.write(pa.table({"id": range(9)}), tmp_path / "t", by="id", files=2)
+    zs.register_source(spark)
+
+    def used(session: SparkSession) -> int:
+        zs.register_source(session)
+        session.range(10, 14).write.format("zskip").mode("append").save(str(tmp_path / "t"))
+        return session.read.format("zskip").load(str(tmp_path / "t")).count()
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(used, spark).result() == 13
+            assert pool.submit(used, spark.newSession()).result() == 17
+        assert used(spark.newSession()) == 21
+    finally:
+        zs.register_source(spark)

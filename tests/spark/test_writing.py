@@ -528,3 +528,20 @@ def test_a_plain_folder_is_laid_out_in_place(
     zskip.open(path).vacuum("0 days")
     assert zs.table(spark, path).count() == zs.read(spark, path).count() == len(before) + 5
     assert {"_data" in name for name in zskip.open(path).plan().paths} == {True}
+
+
+def test_a_frame_brings_its_own_session(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(60).selectExpr("id", "id % 7 AS x")
+    table = zskip.write(rows, tmp_path / "t", by="id", files=3)
+    assert table.append(rows).rows == 60
+    assert zskip.write(rows, tmp_path / "t", mode="append").snapshot.totals.rows == 180
+    table.refresh()
+    assert table.overwrite(rows).rows == 60
+    assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(60))
+
+
+def test_a_condition_may_mention_columns_that_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"id": range(9), "x": range(9)}), tmp_path / "t", by="id", files=2)
+    for where in ("x = NULL", "x = x AND id < 3"):
+        wanted = table.plan(where, dialect="spark").to_arrow(["id"])["id"].to_pylist()
+        assert sorted(row.id for row in table.plan(where, dialect="spark").to_spark(spark, ["id"]).collect()) == wanted

@@ -32,7 +32,7 @@ from zskip.plan.scan import Scan
 from zskip.spark import hive_values
 from zskip.spark.data_writer import WriteJob, write_job
 from zskip.spark.inferred_types import Inference, with_spark_types
-from zskip.spark.spark_session import Semantics, require_session, same_in_spark
+from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.storage import hive
 from zskip.storage.opening import is_supported
@@ -68,8 +68,13 @@ def register_source(spark: SparkSession) -> None:
     Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down if the session has
     ``spark.sql.python.filterPushdown.enabled`` when this is called: without it, Spark rejects a source that accepts
     filters. Executors need zskip.
+
+    The session becomes the active one of this thread, where Spark looks for the sources of a write: call it in each
+    thread that writes.
     """
     require_session(spark)
+    if not is_connect(spark):
+        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
     pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
     spark.dataSource.register(_source(Semantics.of(spark), Inference.of(spark), pushes))
 

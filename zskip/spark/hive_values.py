@@ -8,7 +8,7 @@
 | ``9.5``, ``NaN`` | DOUBLE | VARCHAR |
 | ``2024-01-31`` | DATE | DATE |
 | ``2024-01-31 10:00:00`` | TIMESTAMP, in the session's zone | VARCHAR |
-| ``10:00:00`` | TIME | VARCHAR |
+| ``10:00:00`` | TIME, which Spark 4.3 then refuses to read | VARCHAR |
 | anything else, ``7`` beside ``x`` | STRING | VARCHAR |
 
 Spark decodes %XX byte by byte: ``%C3%A9`` is ``Ã©`` on Spark, and ``é`` everywhere else.

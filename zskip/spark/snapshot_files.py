@@ -103,10 +103,10 @@ class SnapshotFiles:
             changes = tablelog.listed(self.index)
             if predicate is not None:
                 try:
-                    return find_survivors(self.index, predicate, changes=changes)
+                    return _read(find_survivors(self.index, predicate, changes=changes))
                 except Exception as error:
                     self.warn(error)
-            return find_survivors(self.index, None, changes=changes)
+            return _read(find_survivors(self.index, None, changes=changes))
         except (OSError, ZskipError) as error:
             raise self._lost(error) from error
 
@@ -149,6 +149,12 @@ class SnapshotFiles:
         if taken != len(named):
             raise CorruptFile(f"Spark takes {taken:,} of the {len(named):,} files that it was given.")
         return reader
+
+
+def _read(found: Survivors) -> Survivors:
+    """The survivors, with what their scan says of the files, so that a part that is lost is missed here."""
+    _ = found.scan
+    return found
 
 
 _LOCK = threading.Lock()

@@ -323,13 +323,14 @@ class ShardReader:
 def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
     """Bounds in the table's current type, which may be wider than the one they were written with.
 
-    An int64 may also become an int32, the type in which Spark reads small numbers in folder names. Bounds that fit are
-    kept.
+    An int64 may also become an int32, the type in which Spark reads small numbers in folder names; bounds that fit are
+    kept. A timestamp may also get or lose its zone, as Spark reads it, with the same ticks.
     """
     if t.is_int64(bounds.type) and t.is_int32(type):
         narrow = bounds.cast(type, safe=False)
         return pc.if_else(pc.equal(narrow.cast(bounds.type), bounds), narrow, pa.scalar(None, type))
-    return bounds.view(type) if bounds.type == t.ticks(type) else widened(bounds, type)
+    same_ticks = t.is_timestamp(bounds.type) and t.is_timestamp(type) and bounds.type.unit == type.unit
+    return bounds.view(type) if same_ticks or bounds.type == t.ticks(type) else widened(bounds, type)
 
 
 def _extent(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
