@@ -10,22 +10,27 @@ If one file of a column holds INT96, clocks without a zone in its other files ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from zskip.core import types as t
 
 __all__ = ["by_leaf", "holds_clock", "holds_int96", "in_utc", "with_instants", "with_instants_of_all"]
 
+ParquetSchema = Any
+"""`pyarrow.parquet.ParquetSchema`: the leaves of a file."""
+ColumnSchema = Any
+"""`pyarrow.parquet.ColumnSchema`: one leaf."""
 
-def with_instants(schema: pa.Schema, file: pq.ParquetSchema) -> pa.Schema:
+
+def with_instants(schema: pa.Schema, file: ParquetSchema) -> pa.Schema:
     """A file's Arrow schema, with its INT96 columns in UTC, also inside of structs, lists and maps."""
     return by_leaf(schema, file, lambda type, leaf: in_utc(type) if leaf.physical_type == "INT96" else type)
 
 
 def by_leaf(
-    schema: pa.Schema, file: pq.ParquetSchema, change: Callable[[pa.DataType, pq.ColumnSchema], pa.DataType]
+    schema: pa.Schema, file: ParquetSchema, change: Callable[[pa.DataType, ColumnSchema], pa.DataType]
 ) -> pa.Schema:
     """A file's Arrow schema with the type of each leaf changed by its type and what Parquet says of it."""
     leaves = iter([file.column(number) for number in range(len(file.names))])
@@ -37,7 +42,7 @@ def by_leaf(
     return _mapped(schema, changed)
 
 
-def with_instants_of_all(schema: pa.Schema, files: Iterable[tuple[pa.Schema, pq.ParquetSchema]]) -> pa.Schema:
+def with_instants_of_all(schema: pa.Schema, files: Iterable[tuple[pa.Schema, ParquetSchema]]) -> pa.Schema:
     """The schema of a table, or of one of its files, with the columns in UTC that are INT96 in some file.
 
     ``files``: the schema of each file, in Arrow and in Parquet.
@@ -49,7 +54,7 @@ def with_instants_of_all(schema: pa.Schema, files: Iterable[tuple[pa.Schema, pq.
     return schema
 
 
-def holds_int96(file: pq.ParquetSchema) -> bool:
+def holds_int96(file: ParquetSchema) -> bool:
     """Whether a file has an INT96 column."""
     return any(file.column(number).physical_type == "INT96" for number in range(len(file.names)))
 
