@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 
 from zskip.core.schema import Schema
 from zskip.core.types import Json, widens
-from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UncertainCommit, UnsafePath
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UnsafePath
 from zskip.stats import DataFiles
+from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog import log
 from zskip.tablelog.dimensions import Dimension
@@ -117,38 +118,34 @@ def commit(
     )
     if restore is not None:
         change = replace(change, schema=restore.schema, layout=restore.layout, dimensions=restore.dimensions)
-    attempt = _Attempt(storage, change, since if since is not None or base is None else base.version)
-    try:
-        attempt.store_large_layout()
-        if add is not None:
-            _require_safe_paths(add)
-            if managed:
-                _make_durable(storage, add)
-        made = attempt.first() if base is None else attempt.next(base)
-    except _AlreadyCommitted as found:
+
+    def take_back(paths: Sequence[str]) -> None:
         attempt.drafts.discard()
         if undo is not None:
             undo()
+
+    try:
+        with Staged(take_back) as staged:
+            attempt = _Attempt(storage, change, since if since is not None or base is None else base.version, staged)
+            attempt.store_large_layout()
+            if add is not None:
+                _require_safe_paths(add)
+                if managed:
+                    _make_durable(storage, add)
+            made = attempt.first() if base is None else attempt.next(base)
+    except _AlreadyCommitted as found:
         return found.snapshot
-    except BaseException:
-        # If the entry may exist, its parts and files must stay; vacuum removes them if it does not.
-        if not attempt.uncertain:
-            attempt.drafts.discard()
-            if undo is not None:
-                undo()
-        raise
     log.write_hint(storage, made.version)
     _LOG.info("%s is version %d now, by %s: %s files", storage.uri, made.version, operation, f"{made.totals.files:,}")
     return made
 
 
 class _Attempt:
-    """One change being committed. ``uncertain``: an entry may exist without having been acknowledged."""
+    """One change being committed."""
 
-    def __init__(self, storage: Storage, change: _Change, since: int | None) -> None:
-        self.storage, self.change, self.since = storage, change, since or 0
+    def __init__(self, storage: Storage, change: _Change, since: int | None, staged: Staged) -> None:
+        self.storage, self.change, self.since, self.staged = storage, change, since or 0, staged
         self.commit_id = secrets.token_hex(16)
-        self.uncertain = False
         self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
 
@@ -303,15 +300,7 @@ class _Attempt:
 
     def _create(self, candidate: Snapshot, before: Snapshot | None) -> bool:
         """Create the log entry. Returns whether it exists and is this commit's."""
-        self.uncertain = True
-        try:
-            self.uncertain = log.create(self.storage, candidate, before)
-        except UncertainCommit:
-            raise
-        except Exception:
-            self.uncertain = False
-            raise
-        return self.uncertain
+        return log.create(self.storage, candidate, before, self.staged)
 
 
 class _AlreadyCommitted(Exception):

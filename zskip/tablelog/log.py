@@ -24,6 +24,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore
+from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
 
@@ -244,28 +245,34 @@ def entries(storage: Storage, wanted: range | list[int]) -> Iterator[Snapshot]:
 # --- writing ---
 
 
-def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None) -> bool:
+def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None, staged: Staged | None = None) -> bool:
     """Create the entry of a new version, which follows ``before``; False if another writer has created it.
 
-    Raises `UncertainCommit` if it is unknown whether the entry exists or may still arrive, and any other `Exception`
-    if it does not exist. After an interrupt that is unknown as well.
+    ``staged``: what the version names; its state is kept. Raises `UncertainCommit` if it is unknown whether the entry
+    was made, or it may still arrive.
     """
+    staged = staged or Staged(len)
     path = entry_path(snapshot.version, flat=before is not None and before.format < FORMAT)
     data = to_bytes(snapshot)
+    staged.maybe_committed("Open the table and see whether the change is there before you repeat it.")
     for attempt in range(_ASKS):
         try:
             if storage.put_if_absent(path, data):
+                staged.committed()
                 return True
         except UnsupportedStore:
+            staged.refused()
             raise
         except Exception as error:  # of whatever class: the entry may be there
             found = _commit_id(storage, path, snapshot, error)
             if found == snapshot.commit_id:
                 _outlast(storage, path, snapshot)
+                staged.committed()
                 return True
             if found is not None:
-                return False
-            if isinstance(error, OSError) and error.errno in _REFUSED:
+                break
+            if not attempt and isinstance(error, OSError) and error.errno in _REFUSED:
+                staged.refused()
                 raise
             if attempt == _ASKS - 1:
                 raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
@@ -273,7 +280,11 @@ def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None) -> boo
             time.sleep(0.05 * 2**attempt)
             continue
         # The store's client may have sent it twice, with the first response lost.
-        return _commit_id(storage, path, snapshot, None) == snapshot.commit_id
+        if _commit_id(storage, path, snapshot, None) == snapshot.commit_id:
+            staged.committed()
+            return True
+        break
+    staged.refused()
     return False
 
 
