@@ -169,6 +169,8 @@ class _Grammar:
             return self._set_operation(depth)
         if depth and self._chance(0.15):
             return self._filtered_above()
+        if depth and self._chance(0.12):
+            return self._one([self._null_keys, self._filtered_star])()
         source, visible = self._source(depth, outer)
         where = self._where(depth, visible, outer)
         form = self._random.random()
@@ -219,6 +221,31 @@ class _Grammar:
         value = self._literal(tested.kind)
         tests = [f"= {value}", f"< {value}", f"> {value}", "IS NULL", f"IS DISTINCT FROM {value}"]
         return f"SELECT * FROM ({body}) {outer} WHERE {tested.sql} {self._one(tests)}", columns
+
+    def _null_keys(self) -> tuple[str, list[tuple[str, str]]]:
+        """A table's keys beside those of rows that have NULL where the table may not."""
+        name, alias = self._one(["t0", "t1", "t2"]), self._alias()
+        other, columns = self._row_maker()
+        visible = [Column(alias, *pair) for pair in dict(self._tables[name]).items()]
+        pairs = [(a, b) for a in visible for b in columns if a.kind == b.kind and a.kind in "ntd"]
+        a, b = self._one(
+            [pair for pair in pairs if pair[0].name == pair[1].name] or pairs or [(visible[0], columns[0])]
+        )
+        form = self._one(["JOIN", "SEMI JOIN", "INTERSECT", "EXCEPT"])
+        if form.endswith("JOIN"):
+            text = f"SELECT {a.sql} FROM {name} {alias} {form} {other} ON {a.sql} IS NOT DISTINCT FROM {b.sql}"
+        else:
+            text = f"SELECT {a.sql} FROM {name} {alias} {form} SELECT {b.sql} FROM {other}"
+        return text, [(a.name, a.kind)]
+
+    def _filtered_star(self) -> tuple[str, list[tuple[str, str]]]:
+        """A condition on a column that a star by a pattern chooses, under another name."""
+        name, alias = self._one(["t0", "t1", "t2"]), self._alias()
+        stars, columns = self._star_pattern([Column("", *pair) for pair in dict(self._tables[name]).items()])
+        fresh = [(f"c{at}", kind) for at, (_, kind) in enumerate(columns)]
+        tested = self._one(fresh or [("c0", "n")])
+        text = f"SELECT * FROM (SELECT {stars} FROM {name}) AS {alias}({', '.join(one for one, _ in fresh) or 'c0'})"
+        return f"{text} WHERE {tested[0]} {self._one(['=', '<', '>'])} {self._literal(tested[1])}", fresh
 
     def _set_operation(self, depth: int) -> tuple[str, list[tuple[str, str]]]:
         kinds = [self._one("nntd") for _ in range(self._random.randrange(1, 4))]
@@ -345,14 +372,19 @@ class _Grammar:
         name, alias, outer = self._one(["t0", "t1", "t2"]), self._alias(), self._alias()
         columns = dict(self._tables[name])
         keys = [key for key, kind in columns.items() if kind in "ntd"] or list(columns)
-        key, test = self._one(keys), f"{alias}.{self._one(keys)} IS NOT NULL"
+        key = "key" if "key" in keys and self._chance(0.6) else self._one(keys)
+        test = f"{alias}.{self._one(keys)} IS NOT NULL"
         order = ", ".join(f"{alias}.{each}" for each in columns)
+        # Only keys above some number: those of a few files, without NULL.
         row = self._one([f"CASE WHEN {test} THEN {alias} END", f"lag({alias}) OVER (ORDER BY {order})"])
         sets = self._one(["ROLLUP", "CUBE"])
         where = f" WHERE {test}" + (f" AND {alias}.key > {self._random.randrange(30)}" if "key" in columns else "")
         if self._chance(0.4):
-            text = f"SELECT {alias}.{key}, count(*) AS n FROM {name} {alias}{where} GROUP BY {sets} ({alias}.{key})"
-            return f"({text}) {outer}", [Column(outer, key, columns[key]), Column(outer, "n", "n")]
+            rest = f"FROM {name} {alias}{where} GROUP BY {sets} ({alias}.{key})"
+            if self._chance(0.6):
+                return f"(SELECT {alias}.{key} {rest}) {outer}", [Column(outer, key, columns[key])]
+            counted = f"(SELECT {alias}.{key}, count(*) AS n {rest}) {outer}"
+            return counted, [Column(outer, key, columns[key]), Column(outer, "n", "n")]
         if self._chance(0.3) and columns.get("s") == "s":
             return f"(SELECT unnest({alias}.s) FROM {name} {alias}{where}) {outer}", [
                 Column(outer, "a", "n"),
