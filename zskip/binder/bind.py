@@ -51,7 +51,8 @@ _cache: LRUCache[tuple[object, ...], Predicate] = LRUCache(_CAPACITY, lambda eac
 and an entry keeps its schema alive."""
 
 _MAX_LEAVES = 1_000
-"""Conditions that are bound one by one; further ones of an AND or OR are opaque."""
+"""Conditions that are bound one by one, those with functions and opaque ones counted twice, since they take twice as
+long; further ones of an AND or OR are opaque."""
 
 _SHORTEST_CHAIN = 20
 """Links from which a chain of one comparison is bound as a list."""
@@ -236,7 +237,9 @@ class _PredicateBuilder:
             costly = sum(each.token_type not in _CHEAP_TOKENS for each in tokens)
             if min(len(tokens) - listed_constants(tokens), costly) > _MAX_LEAF_TOKENS:
                 return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
-        return self.binder.leaf(parsed, lambda: self._bound_text(part))
+        found = self.binder.leaf(parsed, lambda: self._bound_text(part))
+        self.leaves += tree.has_call_or_opaque(found)
+        return found
 
     def _nodes(self, parts: Sequence[Part], kind: str) -> Iterator[Node]:
         """The nodes of the parts of an AND or OR; past `_MAX_LEAVES`, one opaque node for all that are left."""
@@ -294,7 +297,11 @@ class _PredicateBuilder:
         """One opaque node for neighbouring parts."""
         paths = {path for part in parts for path in opaque(self.binder, self._parse(part), "").paths}
         run = Part("leaf", parts[0].start, parts[-1].end)
-        return Opaque(self._bound_text(run), tuple(sorted(paths)), Why(f"more than {_MAX_LEAVES:,} conditions"))
+        return Opaque(
+            self._bound_text(run),
+            tuple(sorted(paths)),
+            Why(f"more than {_MAX_LEAVES:,} conditions, of which those with functions count twice"),
+        )
 
     def _parse(self, part: Part) -> exp.Expr:
         """Parses a leaf. Raises `SqlSyntaxError`, or `UnsupportedSql` if it is too long or not a condition."""
