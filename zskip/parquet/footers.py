@@ -43,6 +43,7 @@ FIELD_ID = b"PARQUET:field_id"
 """The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
 
 _BLOCK_BYTES = 32 << 20
+_WIDE_FOOTER, _LARGER = 64 << 10, 8
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
 _TYPE_ORDER = 1
 _PHYSICAL = ["BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"]
@@ -185,7 +186,9 @@ def _parts(
         block += ends
         size += sum(map(len, ends))
         progress("footers", first + len(block), len(listed.path))
-        if size >= block_bytes or first + len(block) == len(listed.path):
+        # A block costs time for each column, whatever its number of files: those of wide tables are larger.
+        full = size >= block_bytes * (_LARGER if size > _WIDE_FOOTER * len(block) else 1)
+        if full or first + len(block) == len(listed.path):
             yield from _block(storage, listed, block, first, wanted)
             first, size, block = first + len(block), 0, []
 

@@ -144,7 +144,7 @@ def _kept(bounds: pa.Array) -> pa.Array:
 def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
-    repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in _UNREPEATED]
+    repeated = {name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in _UNREPEATED}
     # Neighbours in layout order have similar bounds: their deltas need few bits, and any engine decodes them.
     near = [name for name, values in columns.items() if name not in repeated and _is_integer(values.type)]
     pq.write_table(
@@ -152,7 +152,7 @@ def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
         sink,
         # LZ4 compresses at most 255-fold, so a reader never takes a large part for a decompression bomb.
         compression="zstd" if table.nbytes < _ALWAYS_FINE else "lz4",
-        use_dictionary=repeated,
+        use_dictionary=[name for name in columns if name in repeated],
         column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
         write_statistics=False,
         row_group_size=_ROWS_PER_ROW_GROUP,
