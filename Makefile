@@ -72,6 +72,7 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/write.py $(BENCH)/write --peers
 	$(BIN)/python benchmarks/indexing.py $(BENCH)/indexing
 	$(BIN)/python benchmarks/living.py $(BENCH)/layouts
+	$(BIN)/python benchmarks/growing.py
 	$(BIN)/python benchmarks/memory.py $(BENCH)/memory
 	$(BIN)/python benchmarks/spark.py --folder $(BENCH)/spark
 	$(BIN)/python benchmarks/tightness.py

@@ -25,6 +25,7 @@ from zskip.writer.star import as_recorded
 __all__ = ["tend"]
 
 _ATTEMPTS = 3
+_WORTH_SAYING = 0.1
 _OTHERS = "other writers changed the same files meanwhile; the next run goes on"
 
 
@@ -177,7 +178,8 @@ def _rewritten(done: Optimized) -> str:
         return f"rewrote {what}"
     made = done.files_after - done.files_before + done.files_rewritten
     skips = f"a look-up skips {done.skipped_after:.1%} of the rows, {done.skipped_before:.1%} before"
-    return f"rewrote {what} as {made}; {skips}"
+    further = f"; full=True would read {done.full_saves:.0%} less" if done.full_saves >= _WORTH_SAYING else ""
+    return f"rewrote {what} as {made}; {skips}{further}"
 
 
 def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
