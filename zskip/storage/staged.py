@@ -28,7 +28,7 @@ class Staged:
     As a context manager it ends with the change: an exception, an interrupt too, removes files that are *made*. Once
     the request that may commit them has begun, an entry may name them whatever happens, so they stay; what no version
     names is left to a vacuum, since names of files are unique. An error then becomes `UncertainCommit`, with
-    ``unknown``: a sentence that says how to find out.
+    ``unknown``: a sentence that says how to find out; an interrupt gets it as a note.
 
     >>> gone = []
     >>> with suppress(OSError), Staged(gone.extend) as staged:
@@ -76,10 +76,13 @@ class Staged:
         if self._state is _State.MADE:
             with suppress(Exception):
                 self._remove(self._paths)
-        elif self._state is _State.MAYBE_COMMITTED and isinstance(error, Exception):
-            if isinstance(error, UncertainCommit):
+        elif self._state is _State.MAYBE_COMMITTED and not isinstance(error, UncertainCommit):
+            if not isinstance(error, Exception):  # an interrupt stays one
+                error.add_note(f"It is not known whether the commit was made. No file was removed. {self._unknown}")
                 return
             raise UncertainCommit(
                 f"It is not known whether the commit was made ({first_line(error)}). No file was removed. "
                 f"{self._unknown}"
             ) from error
+        elif self._state is _State.COMMITTED and not isinstance(error, Exception):
+            error.add_note("The commit was made.")
