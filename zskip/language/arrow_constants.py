@@ -127,11 +127,11 @@ def listed(values: Collection[Any]) -> pa.Array | list[Any]:
         if found is not None:
             return found
     plain: Iterable[Any] = values
-    kinds = {type(each) for each in plain}
+    kinds = set(map(type, plain))
     arrow_type = _ARRAYS.get(kinds.pop()) if len(kinds) == 1 else None
     if arrow_type is not None:
         try:
-            return pa.array(list(plain), arrow_type)
+            return pa.array(plain if isinstance(plain, list) else list(plain), arrow_type)
         except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
             pass  # a long integer, or a text that is none: see below
     return [plain_value(each) for each in plain]
