@@ -169,6 +169,8 @@ def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
     assert len(snapshot.shards) <= 21
     assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
     assert snapshot.totals.files == 40
+    named = {part.path for each in tablelog.history(storage) for part in each.parts}
+    assert set(storage.list("_zskip/stats").path.to_pylist()) == named, "a part was written for nothing, and left"
 
 
 def test_time_travel_and_restore(storage: Storage) -> None:

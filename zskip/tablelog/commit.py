@@ -136,6 +136,8 @@ def commit(
     except _AlreadyCommitted as found:
         return found.snapshot
     log.write_hint(storage, made.version)
+    # Parts that were merged with others before any version named them.
+    attempt.drafts.discard(keep={part.path for part in made.parts} | segment_paths(made.sketches))
     _LOG.info("%s is version %d now, by %s: %s files", storage.uri, made.version, operation, f"{made.totals.files:,}")
     return made
 
