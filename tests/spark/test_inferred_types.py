@@ -203,6 +203,13 @@ def test_the_first_file_tells_and_a_column_that_it_lacks_is_sought(spark: SparkS
         assert found.where("ts > timestamp'2024-06-02 02:00:00'").count() == 0
 
 
+def test_json_is_text(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "j": pa.array(['{"a":1}', "{}"], pa.json_())})
+    pq.write_table(rows, tmp_path / "1.parquet")
+    zskip.index(tmp_path)
+    require_same(spark, tmp_path, ["j = '{}'", "j LIKE '%a%'"], {n: READERS[n] for n in SHORT})
+
+
 def test_a_plan_of_another_dialect_is_refused_where_it_means_other_rows(spark: SparkSession, by_spark: Path) -> None:
     plan = zskip.open(by_spark).plan("ts < TIMESTAMP '2024-10-27 00:00:00'")
     with pytest.raises(UnsupportedSql, match="ts"):

@@ -81,7 +81,8 @@ class Inference:
         if t.is_timestamp(type):
             return in_utc(type) if stored.physical_type == "INT96" or not self.clocks else type
         text = self.texts and stored.logical_type.type == "NONE" and stored.physical_type == "BYTE_ARRAY"
-        return pa.string() if text or stored.converted_type == "ENUM" else type
+        is_text = text or stored.converted_type in ("ENUM", "JSON")
+        return pa.string() if is_text else type
 
 
 def with_spark_types(table: Table, rule: Inference) -> Table:

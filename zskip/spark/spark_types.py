@@ -42,6 +42,8 @@ def _same_values(arrow: pa.DataType, kind: DataType) -> pa.DataType | None:
     """The Arrow type with Spark's type ``kind`` whose values have the same bounds as those of ``arrow``, or None."""
     from pyspark.sql import types as s
 
+    if isinstance(arrow, pa.BaseExtensionType):  # JSON, which is text on Spark
+        return None
     if t.is_struct(arrow) and isinstance(kind, s.StructType):
         if arrow.names != kind.names:
             return None
