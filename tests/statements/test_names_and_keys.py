@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+import zskip
 from tests.statements.fuzz import Sides, difference, sides
 from tests.statements.random_statements import Statement
 
@@ -165,6 +167,39 @@ FOREIGN = [
     "CREATE VIEW rolled_view AS SELECT key FROM cased GROUP BY ROLLUP (key)",
     "CREATE MACRO rolled(name) AS TABLE SELECT key FROM query_table(name) GROUP BY ROLLUP (key)",
 ]
+
+# Each ends in a table "made".
+STORED = """
+CREATE TABLE made AS WITH t0 AS ((SELECT 1 AS x)) SELECT count(*) AS n FROM t0
+CREATE TABLE made AS SELECT * NOT LIKE 'key' FROM t0 WHERE val = 55
+CREATE TABLE made AS TABLE t0
+CREATE TABLE made AS PIVOT (SELECT val, part FROM t0) ON part USING sum(val)
+CREATE TABLE made AS SUMMARIZE SELECT key, val FROM t0
+CREATE TABLE made (key INT, val INT); WITH t0 AS (SELECT 1 AS key, 2 AS val) INSERT INTO made SELECT * FROM t0
+CREATE TABLE made (key INT, val INT); INSERT INTO made BY NAME SELECT val, key FROM t0 WHERE val > 50
+CREATE TABLE made AS SELECT 1 AS key; UPDATE made SET key = (SELECT count(*) FROM t0 WHERE val > 20)
+CREATE TABLE made AS FROM range(30) t(key); DELETE FROM made USING t0 WHERE t0.key = made.key AND t0.val > 30
+CREATE TABLE made AS SELECT 3 AS key, 0 AS n; MERGE INTO made USING (SELECT DISTINCT key FROM t0 WHERE val > 5) q ON made.key = q.key WHEN MATCHED THEN DELETE
+CREATE TABLE made AS SELECT 3 AS key, 0 AS n; MERGE INTO made USING (SELECT key, max(val) AS v FROM t0 GROUP BY key) q USING (key) WHEN MATCHED THEN UPDATE SET n = q.v
+CREATE TYPE texts AS ENUM (SELECT DISTINCT txt FROM t0 WHERE txt LIKE 's1%' ORDER BY 1); CREATE TABLE made AS SELECT enum_range(NULL::texts)::VARCHAR AS n; DROP TYPE texts
+CREATE TABLE made AS SELECT 1 AS n; SET VARIABLE v = (SELECT count(*) FROM t0 WHERE val > 50); UPDATE made SET n = getvariable('v')
+CREATE TABLE made AS SELECT 1 AS n; PREPARE p AS INSERT INTO made SELECT key FROM t0 WHERE val > 50; EXECUTE p; DEALLOCATE p
+"""
+
+
+@pytest.mark.parametrize("text", STORED.strip().splitlines())
+def test_a_statement_stores_what_it_stores_in_duckdb(text: str, given: Sides) -> None:
+    stored = []
+    for con, run in ((given.plain, given.plain.execute), (given.own, partial(_run, given))):
+        run(text)
+        made = con.sql("FROM made")
+        stored.append((made.columns, made.types, sorted(map(repr, made.fetchall()))))
+        con.execute("DROP TABLE made")
+    assert stored[0] == stored[1]
+
+
+def _run(given: Sides, text: str) -> None:
+    zskip.sql(text, given.own, tables=given.tables)
 
 
 @pytest.fixture(scope="module")

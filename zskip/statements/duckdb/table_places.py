@@ -241,7 +241,7 @@ def _query_words(words: Sequence[Word]) -> tuple[str, int, int, str] | None:
         at = _depth_zero(texts, {"AS"})
         if at is None:
             return None
-        begin = at + 1
+        begin = at + 1 + (texts[at + 1 : at + 2] == ["ENUM"])
         if {"MACRO", "FUNCTION"} & set(texts[1:5]):
             if texts[begin] != "TABLE":
                 return "SELECT ", first + begin, last, ""
@@ -251,8 +251,9 @@ def _query_words(words: Sequence[Word]) -> tuple[str, int, int, str] | None:
             end -= 3 if texts[-2] == "NO" else 2
         return "", first + begin, first + end, ""
     if verb == "MERGE":
-        using, on = _depth_zero(texts, {"USING"}), _depth_zero(texts, {"ON"})
-        return None if using is None or on is None else ("FROM ", first + using + 1, first + on, "")
+        using = _depth_zero(texts, {"USING"}) or 0
+        length = _depth_zero(texts[using + 1 :], {"ON", "USING"})
+        return None if length is None else ("FROM ", first + using + 1, first + using + 1 + length, "")
     if verb == "CALL":
         return "SELECT ", first + 1, last, ""
     if verb == "SET" and "=" in texts:
