@@ -138,7 +138,7 @@ def made(folder: Path, kind: str, files: Path) -> Path:
     if kind == "delta":
         path.mkdir()
         for one in paths:
-            os.link(one, path / one.name)
+            shutil.copy(one, path / one.name)  # a link would change the status of the indexed files
         convert_to_deltalake(str(path))
     elif kind == "iceberg":
         from pyiceberg.catalog import load_catalog
@@ -462,7 +462,7 @@ def vectors(folder: Path) -> None:
     if not path.exists():
         path.mkdir()
         for one in sorted(plain.glob("*.parquet"))[:20]:
-            os.link(one, path / one.name)
+            shutil.copy(one, path / one.name)  # a link would change the status of the indexed files
         convert_to_deltalake(str(path))
         give_vectors(path, 0.01)
     con = duckdb.connect()
