@@ -311,6 +311,18 @@ def test_a_new_folder_changes_the_type(spark: SparkSession, tmp_path: Path) -> N
         require_same(spark, folder, ["p > '1'", "p = '7'"], {name: READERS[name] for name in ("table", "read")})
 
 
+def test_hive_folders_laid_out_in_place_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
+    names = {kind: KINDS[kind][0] for kind in ("numbers", "fractions", "times", "texts")}
+    folder = partitioned(tmp_path / "t", names)
+    zskip.cluster(folder, by="id", files=4)
+    predicates = [each.format(kind) for kind in names for each in KINDS[kind][1]]
+    with session(spark, "Europe/Berlin", "true"):
+        # The old files are still there, for programs that list the folder.
+        require_same(
+            spark, folder, predicates, {name: READERS[name] for name in ("table", "connector", "read", "source")}
+        )
+
+
 def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:
     folder = partitioned(tmp_path / "t", {"p": ["1", "2", "-3", "2147483647", NULL]})
     zskip.index(folder)

@@ -140,7 +140,10 @@ def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
     The values of hive columns are Spark's, which may be others than the index's.
     """
     target = arrow_schema(pushed.columns)
-    if scan.managed or not scan.partition_by:
+    own = scan.schema.arrow
+    if all(own.field(name).type == target.field(name).type for name in scan.partition_by if name in target.names) and (
+        scan.managed or not scan.partition_by
+    ):
         for batch in scan.to_batches(target.names):
             yield from pa.Table.from_batches([batch]).cast(target).to_batches()
         return

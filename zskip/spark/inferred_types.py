@@ -94,16 +94,19 @@ def with_spark_types(table: Table, rule: Inference) -> Table:
 def in_spark_types(index: Index, rule: Inference) -> Index:
     """An index with its columns in the types of ``spark.read.parquet``, without the sketches of those that change.
 
-    Only folders that zskip indexed change: tables that zskip wrote and tables of other formats record their types. The
-    folder is listed, because a file that is not in the index yet can widen a partition column. Raises `CorruptFile`.
+    Only folders that zskip indexed change, and the hive columns of those that it laid out in place, since it kept their
+    names: tables that zskip wrote and tables of other formats record their types. The folder is listed, because a file
+    that is not in the index yet can widen a partition column. Raises `CorruptFile`.
     """
     snapshot = index.snapshot
     arrow = snapshot.schema.arrow
-    if snapshot.managed or snapshot.details.get("source") in _RECORDED or _TYPED in (arrow.metadata or {}):
+    recorded = _records_types(snapshot)
+    if snapshot.details.get("source") in _RECORDED or _TYPED in (arrow.metadata or {}) or recorded:
         return index
     changes = listed(index)
     paths = index.paths(np.arange(len(index), dtype=np.int64)) if changes is None else changes.listing.path
-    in_files, in_folders = _in_files(index, paths, rule), _in_folders(snapshot, paths, rule.hive)
+    in_files = {} if snapshot.managed else _in_files(index, paths, rule)
+    in_folders = _in_folders(snapshot, paths, rule.hive)
     fields = [with_spark_type(field, in_files[field.name]) if field.name in in_files else field for field in arrow]
     for name, (kind, same_values) in in_folders.items():
         place = arrow.get_field_index(name)
@@ -114,6 +117,13 @@ def in_spark_types(index: Index, rule: Inference) -> Index:
     kept = [each for each in snapshot.sketches if snapshot.schema.columns[each.name.column].parts[0] not in changed]
     typed = Schema(pa.schema(fields, {**(arrow.metadata or {}), _TYPED: b""}))
     return Index(index.storage, replace(snapshot, schema=typed, sketches=tuple(kept)))
+
+
+def _records_types(snapshot: Snapshot) -> bool:
+    """Whether all columns of a table have the types that it records, on Spark too."""
+    layout = snapshot.layout
+    in_place = layout is not None and bool(layout.options.get("hidden"))
+    return snapshot.managed and not (in_place and snapshot.partition_by)
 
 
 def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> dict[str, tuple[DataType, bool]]:
