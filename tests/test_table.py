@@ -395,3 +395,20 @@ def test_python_values_and_lazy_frames_are_sources(source: object, tmp_path: Pat
 def test_values_that_make_no_table_are_named(tmp_path: Path) -> None:
     with pytest.raises(zskip.SchemaError, match="These values make no table"):
         zskip.write({"a": [1, "x"]}, tmp_path / "t", by="a")
+
+
+@pytest.mark.parametrize("partition_by", [(), ("r",)])
+@pytest.mark.parametrize(
+    "rows",
+    [pa.table({"k": [5], "o": [1.0]}), [{"k": 5, "o": 1.0}], [{"k": 5, "r": None, "o": 1.0}]],
+    ids=["lacking", "dicts", "only NULL"],
+)
+def test_an_append_without_a_clustering_column_has_null_there(
+    rows: object, partition_by: tuple[str, ...], tmp_path: Path
+) -> None:
+    first = pa.table({"k": [1, 2, 3, 4], "r": list("abcd"), "o": [1.0, 2.0, 3.0, 4.0]})
+    table = zskip.write(
+        first, tmp_path / "t", by=["r" if not partition_by else "k"], partition_by=partition_by, files=2
+    )
+    table.append(rows)
+    assert table.plan("r IS NULL").to_arrow().to_pylist() == [{"k": 5, "r": None, "o": 1.0}]

@@ -122,7 +122,8 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) 
     with pytest.raises(PySparkException, match="leave out the option version"):
         spark.range(3).write.format("zskip").option("version", 1).mode("append").save(str(tmp_path / "t"))
     table.vacuum("0 days")  # of the files of tasks that Spark cancelled
-    assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == before
+    after = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
+    assert {path for path in after - before if path.parent.parent.name != "log"} == set()  # the vacuum's own entry
     assert zskip.open(tmp_path / "t").version == table.version
 
 

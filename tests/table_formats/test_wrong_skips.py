@@ -115,7 +115,7 @@ def test_a_damaged_side_car_is_made_again(tmp_path: Path, cache_folder: Path) ->
     path = tmp_path / "t"
     write_deltalake(path, pa.table({"x": [1, 2]}))
     assert zskip.open(path).plan().count() == 2
-    for file in cache_folder.rglob("log/*"):
+    for file in cache_folder.rglob("log/**/*.json"):
         file.write_bytes(file.read_bytes()[:40])
     assert zskip.open(path).plan("x = 2").count() == 1
 

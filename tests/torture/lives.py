@@ -167,7 +167,6 @@ STEPS = {
         lambda folder: zskip.open(folder).delete("id % 10 = 3 OR id BETWEEN 120 AND 199"),
         left(GROWN, 199),
     ),
-    "optimize": Step(grown, lambda folder: zskip.open(folder).optimize(), GROWN),
     "optimize fully": Step(grown, lambda folder: zskip.open(folder).optimize(full=True), GROWN),
     "overwrite": Step(grown, lambda folder: zskip.open(folder).overwrite(MORE), MORE),
     "restore": Step(lived, lambda folder: zskip.open(folder).restore(1), BEGUN),

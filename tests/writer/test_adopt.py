@@ -10,7 +10,7 @@ import pytest
 
 import zskip
 from tests.cli.test_cli import facts
-from zskip.errors import CommitConflict
+from zskip.errors import CommitConflict, CorruptFile
 from zskip.inspect.audit import doctor
 from zskip.writer import append
 
@@ -139,3 +139,17 @@ def test_hive_folders_are_read(tmp_path: Path) -> None:
     table = zskip.open(tmp_path)
     assert table.adopt().rows == 1
     assert table.plan("day = 3").to_arrow().to_pylist() == [{"id": 3, "day": 3}]
+
+
+def test_a_file_that_cannot_be_adopted_does_not_stand_in_the_way_of_others(tmp_path: Path) -> None:
+    """The claim of the call that failed was in the way of every later call."""
+    table = zskip.write(pa.table({"k": [1, 2], "r": ["a", "b"]}), tmp_path / "t", by=["k"])
+    bad, good = tmp_path / "t" / "bad.parquet", tmp_path / "t" / "good.parquet"
+    bad.write_bytes(b"PAR1junkPAR1")
+    with pytest.raises(CorruptFile):
+        table.adopt()
+    bad.unlink()
+    pq.write_table(pa.table({"k": [7], "r": ["z"]}), good)
+    assert table.adopt().rows == 1
+    assert not good.exists()
+    assert table.count() == 3

@@ -230,7 +230,14 @@ def test_the_command_upserts_a_batch_once(tmp_path: Path, capsys: pytest.Capture
         assert main(words) == 0
         facts = json.loads(capsys.readouterr().out)
         assert (facts["inserted"], facts["updated"]) == expected
-    assert main([*words[:-2], "7"]) != 0
+    with pytest.raises(SystemExit):
+        main([*words[:-2], "7"])
+
+
+def test_a_key_is_named_once(tmp_path: Path) -> None:
+    table = zskip.write(rows_of([1, 2], 1), tmp_path / "t", by=["id"])
+    with pytest.raises(zskip.InvalidOption, match='on= names the column "id" twice'):
+        table.upsert(rows_of([1], 2), on=["id", "id"])
 
 
 MEANWHILE: dict[str, Callable[[zskip.Table], object]] = {

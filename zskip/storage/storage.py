@@ -169,9 +169,9 @@ class Storage(Protocol):
 def abandon(storage: Storage, paths: Sequence[str]) -> None:
     """Remove unreferenced files after a failure; vacuum later removes those that cannot be removed now.
 
-    It suppresses errors, which would hide the failure.
+    It suppresses errors of whatever class, which would hide the failure, or a commit that was made.
     """
-    with suppress(OSError):
+    with suppress(Exception):
         storage.delete(paths)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core.receipts import Adopted
-from zskip.errors import CommitConflict
+from zskip.errors import CommitConflict, CorruptFile, SchemaError
 from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
@@ -67,7 +67,12 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
                 f"{storage.uri}: {len(claimed) - len(found)} of the files that were to be adopted have changed or are "
                 f"gone. If no other adopt() is running, remove {storage.uri_of(_claim(number))} and call it again."
             )
-        base, done = append.append(storage, base, _rows(storage, base, found), options, (_APPLICATION, number))
+        try:
+            base, done = append.append(storage, base, _rows(storage, base, found), options, (_APPLICATION, number))
+        except (CorruptFile, SchemaError):
+            # No process can append these files as they are: the next call takes what is there then.
+            storage.delete([_claim(number)])
+            raise
         rows = done.rows
     gone = _unchanged(storage, claimed)
     storage.delete(gone.path.to_pylist())

@@ -18,6 +18,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, shown
 from zskip.tablelog import Index
+from zskip.writer.options import require_distinct
 from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel
 from zskip.writer.storable import storable_rows
@@ -103,6 +104,7 @@ def require_key_columns(on: Sequence[str], schema: Schema) -> None:
     """Raise `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order."""
     if not on:
         raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
+    require_distinct(on, "on")
     for column in schema.orderable(on):
         if len(column.parts) > 1:
             raise InvalidOption(f'on= names "{column.path}", a field of a column. A key consists of whole columns.')

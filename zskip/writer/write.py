@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core import types as t
 from zskip.core.byte_sizes import size_text
 from zskip.core.offsets import offsets_of
 from zskip.core.schema import Schema
@@ -276,12 +277,21 @@ class _Write:
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
 
+        given = [name for name in columns if name in source.schema.names]
+        # Rows of an append may lack columns, or have only NULL in them, without a type. At least one column
+        # is read, since a part without columns has no rows.
+        wanted = pa.schema([self.schema.arrow.field(name) for name in columns])
+        whole = given == columns and not any(t.is_null(source.schema.field(name).type) for name in columns)
+
         def load(part: Part) -> tuple[pa.Table, list[tuple[str, ...]], np.ndarray]:
-            table = part().select(columns)
+            table = part()
+            table = table.select(given) if whole else storable_rows(table, wanted)
             keys, numbers = partition_numbers(table, options.partition_by)
             return table, keys, np.bincount(numbers, minlength=len(keys))
 
-        for table, keys, tally in in_parallel(self.pool, load, source.parts(columns), self.cores + 1):
+        for table, keys, tally in in_parallel(
+            self.pool, load, source.parts(given or source.schema.names[:1]), self.cores + 1
+        ):
             sample.add(table, rows)
             rows += table.num_rows
             for key, count in zip(keys, tally.tolist(), strict=True):
