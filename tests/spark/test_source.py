@@ -124,7 +124,7 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) 
     table.vacuum("0 days")  # of the files of tasks that Spark cancelled
     after = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
     assert {path for path in after - before if path.parent.parent.name != "log"} == set()  # the vacuum's own entry
-    assert zskip.open(tmp_path / "t").version == table.version
+    assert zskip.open(tmp_path / "t").count() == 100
 
 
 def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None:

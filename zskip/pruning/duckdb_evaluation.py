@@ -103,9 +103,14 @@ def _outcome_codes(computable: Computable, values: Sequence[pa.Array], budget: B
         known = _answers.get(key)
     if known is not None:
         return known
-    with budget.paused():
-        evaluator = _take_evaluator(computable.timezone)
-    answer = evaluator.answer(computable.sql, named, rows, budget)
+    try:
+        with budget.paused():
+            evaluator = _take_evaluator(computable.timezone)
+        answer = evaluator.answer(computable.sql, named, rows, budget)
+    except RuntimeError as error:
+        if "interrupted" in str(error):  # DuckDB's client takes Ctrl-C for itself
+            raise KeyboardInterrupt from error
+        raise
     _return_evaluator(evaluator)
     if answer is not None and len(answer) == len(rows):
         with _lock:
