@@ -24,7 +24,7 @@ import zskip
 from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict
-from zskip.parquet import footers, hive_columns
+from zskip.parquet import footers
 from zskip.plan import planner
 from zskip.statements import plan_tree
 from zskip.stats import ColumnStatistics
@@ -151,28 +151,28 @@ def column_defaulted(folder: Path) -> list[str]:
 
 def digits_are_numbers(patch: pytest.MonkeyPatch) -> None:
     """The mistake of reading the folder ``k=07`` as the number 7, which is another text."""
-    right = hive_columns.statistics
+    right = footers.statistics
 
     def stripped(values: pa.StringArray, type: pa.DataType, rows: pa.Int64Array) -> ColumnStatistics:
         return right(pc.replace_substring_regex(values, r"^0+([0-9])", r"\1"), type, rows)
 
-    patch.setattr(hive_columns, "statistics", stripped)
+    patch.setattr(footers, "statistics", stripped)
 
 
 def null_is_a_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hive_columns, "NULL", "no such name")
+    patch.setattr(footers, "NULL", "no such name")
 
 
 def empty_is_a_value(patch: pytest.MonkeyPatch) -> None:
     """The mistake of being sure that the folder ``k=`` holds the empty text; some readers make it NULL."""
-    right = hive_columns.statistics
+    right = footers.statistics
 
     def wrong_(values: pa.StringArray, type: pa.DataType, rows: pa.Int64Array) -> ColumnStatistics:
         found = right(values, type, rows)
         none = pa.array(np.zeros(len(values), np.int64))
         return replace(found, null_count=none)
 
-    patch.setattr(hive_columns, "statistics", wrong_)
+    patch.setattr(footers, "statistics", wrong_)
 
 
 def folder_zero_padded(folder: Path) -> list[str]:

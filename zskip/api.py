@@ -30,7 +30,7 @@ from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import backend_of
 from zskip.writer.compaction import cluster as clustering
-from zskip.writer.compaction.cluster_folder import cluster_folder
+from zskip.writer.compaction.cluster import cluster_folder
 from zskip.writer.options import Resources, resources_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches

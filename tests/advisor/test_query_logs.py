@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip.advisor.query_logs.pushed_filters import condition_of
+from zskip.advisor.query_logs.spark_event_log import condition_of
 from zskip.cli.main import main
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, UnreadableFile

@@ -24,8 +24,6 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-__all__ = ["server"]
-
 MOST_KEYS = 1000
 SECONDS_BETWEEN_REPLACEMENTS = 1.0
 Answer = tuple[int, Mapping[str, str], bytes]

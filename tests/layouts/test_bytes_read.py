@@ -9,8 +9,7 @@ import pytest
 from zskip import advisor, layouts
 from zskip.binder.workload_sql import table_query
 from zskip.core.schema import Schema
-from zskip.layouts.column_widths import Widths
-from zskip.layouts.fitting_task import task_of
+from zskip.layouts.fitting_task import Widths, task_of
 
 RNG = np.random.default_rng(11)
 ROWS = 8000

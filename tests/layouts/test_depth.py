@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zskip import layouts
-from zskip.layouts.column_widths import Widths
+from zskip.layouts.fitting_task import Widths
 from zskip.stats import Ranges, Statistics
 
 intervals = st.lists(

@@ -263,7 +263,7 @@ def test_slabs_of_a_file_that_the_sample_missed():
 
 @pytest.mark.parametrize("entries", [1, 4, 100, 1 << 17])
 def test_table_and_walk_agree_with_one_row_at_a_time(monkeypatch, entries):
-    monkeypatch.setattr("zskip.layouts.cell_lookup._GRID_ENTRIES", entries)
+    monkeypatch.setattr("zskip.layouts.assignment._GRID_ENTRIES", entries)
     rows = table("uniform", "half null", "strings")
     assignment = layouts.fit(rows, by(rows), layout="tree", files=FILES, total_rows=ROWS)
     tree, few = assignment.tree, rows.slice(0, 500)

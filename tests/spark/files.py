@@ -7,8 +7,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["CONNECTOR", "files_read", "scanned"]
-
 CONNECTOR, _FILE_SOURCE = "BatchScanExec", "FileSourceScanExec"
 
 

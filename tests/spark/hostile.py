@@ -8,8 +8,6 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["hostile"]
-
 _TEXTS = ["", "a", "A", "ab", "a%b", "a_b", "a\\b", "it's", '"', "`", "é", "😀", "\n", "zz", "Zz", "a" * 300, "\uffff"]
 
 

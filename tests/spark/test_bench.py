@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.tables import build_table
 from zskip.bench import bench
-from zskip.bench import spark_bench as benching
+from zskip.bench import queries as benching
 from zskip.binder import bind
 from zskip.errors import ZskipError
 

@@ -20,7 +20,7 @@ from tests.spark.files import files_read
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.errors import InvalidOption, ZskipError
-from zskip.spark.meaning_settings import SETTINGS
+from zskip.spark.spark_session import SETTINGS
 
 
 def _by_format(spark: SparkSession, path: Path, where: str) -> DataFrame:

@@ -17,7 +17,7 @@ import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
-from zskip.spark import data_source, data_writer
+from zskip.spark import data_source
 from zskip.spark.hive_values import HiveRule
 from zskip.spark.inferred_types import Inference
 from zskip.spark.spark_session import Semantics
@@ -131,7 +131,7 @@ def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None
     rows = pa.table({"x": range(100)})
     zskip.write(rows, tmp_path / "t", by=["x"], files=2)
     before = set((tmp_path / "t").glob("*.parquet"))
-    job = data_writer.write_job(str(tmp_path / "t"), {}, rows.schema, overwrite=False)
+    job = data_source.write_job(str(tmp_path / "t"), {}, rows.schema, overwrite=False)
     parts = [job.write(rows.to_batches()) for _ in range(2)]
     assert len(set((tmp_path / "t").glob("*.parquet"))) > len(before)
     job.abort(parts)

@@ -45,7 +45,7 @@ def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: P
     assert found(table, 1199) == (1, [1199])
     table.drop_sketches("uid")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zskip.spark.executor_sketches.on_executors", asked := Mock(side_effect=on_executors))
+        patch.setattr("zskip.spark.spark_backend.on_executors", asked := Mock(side_effect=on_executors))
         table.add_sketches({"uid": "values"}, session=spark)
     assert asked.call_count == 1
     assert found(table, 1199) == (1, [1199])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LAYOUTS", "QUERIES"]
-
 # By what each table is laid out in the tests.
 LAYOUTS = {
     "lineitem": ["l_shipdate", "l_partkey"],

@@ -29,8 +29,6 @@ from zskip.errors import SqlSyntaxError
 from zskip.statements import key_pruning
 from zskip.statements.duckdb.statement import rewrite
 
-__all__ = ["Sides", "difference", "run", "sides"]
-
 _ROWS = 60
 _TEXTS = ["it's", "it's", "s\\x31", "s\\x31", "é1", "é1", "S05", "a\nb", "a\nb", "tt"]
 _SAME_ERRORS: dict[type[Exception], type[Exception]] = {duckdb.ParserException: SqlSyntaxError}

@@ -14,8 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["SCHEMA", "random_statement", "write_folder"]
-
 _STRUCT = pa.struct({"p": pa.int64(), "q": pa.string()})
 SCHEMA = pa.schema(
     {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-__all__ = ["random_statement"]
-
 _DERIVED = [
     "(SELECT * FROM {t} WHERE val < 20) {a}",
     "(SELECT key, max(val) AS val, min(txt) AS txt, max(day) AS day FROM {t} GROUP BY key) {a}",

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-__all__ = ["COLUMNS", "MACROS", "Statement", "random_statement"]
-
 COLUMNS = {"key": "n", "val": "n", "txt": "t", "day": "d", "x": "x", "s": "s", "part": "n"}
 MACROS = [
     "CREATE MACRO twice(n) AS n * 2",

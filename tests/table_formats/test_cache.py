@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 import zskip
 from zskip.errors import DamagedIndex, TableError
 from zskip.storage.local import LocalStorage
-from zskip.table_formats import cache
+from zskip.table_formats import log_index
 
 DAY = 86_400
 
@@ -114,8 +114,8 @@ def test_what_no_one_opened_for_a_month_is_removed(table: Path, cache_folder: Pa
 
 
 def test_replaced_versions_leave_the_cache(table: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_VERSIONS_PER_VACUUM", 4)
-    monkeypatch.setattr(cache, "_REPLACED", timedelta(0))
+    monkeypatch.setattr(log_index, "_VERSIONS_PER_VACUUM", 4)
+    monkeypatch.setattr(log_index, "_REPLACED", timedelta(0))
     for number in range(12):
         write_deltalake(table, pa.table({"a": [1000 + number]}), mode="append")
         assert ids(table) == [105]

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["RULES", "Search", "search"]
-
 RULES = {
     "doomed": "a writer whose run a later vacuum dooms is refused",
     "expired": "a writer whose base has expired is refused",

@@ -32,8 +32,6 @@ from zskip.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.snapshot import Snapshot, from_bytes
 
-__all__ = ["BrokenPromise", "explore", "one_clock", "wander"]
-
 OLD = timedelta(days=-1)
 """The ``older_than`` of vacuums: everything is old."""
 

@@ -9,8 +9,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FAULTS", "Call", "Fault", "How", "arm", "compiled", "disarm"]
-
 
 class Call(enum.IntFlag):
     """What a call does: the first enum of `faults.c`."""

@@ -21,8 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["FORMATS", "round_of"]
-
 _SECONDS, _ENOUGH = 30.0, 12
 """A round ends after so many acknowledged changes, or so many seconds."""
 _BATCH = 5

@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 
 import zskip
 
-__all__ = ["GROWN", "NEXT", "STEPS", "Rows", "Step", "Turn", "contents", "grown", "joined", "life", "rows_of"]
-
 Rows = pa.Table
 States = Mapping[int, Rows]
 

@@ -17,8 +17,6 @@ from tests.torture.lives import contents, joined, rows_of
 from zskip.errors import CommitConflict
 from zskip.tablelog import log
 
-__all__ = ["Raced", "race"]
-
 Options = Mapping[str, Any] | None
 BEGUN = rows_of(0, 1000)
 READERS = 2

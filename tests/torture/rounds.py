@@ -30,8 +30,6 @@ from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage import open_storage
 from zskip.tablelog import log
 
-__all__ = ["Ended", "Rig", "workshop"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:

@@ -21,8 +21,6 @@ import zskip
 from zskip.errors import FilesRemoved, UncertainCommit
 from zskip.storage.local import LocalStorage
 
-__all__ = ["Stalls", "stalls"]
-
 Options = Mapping[str, Any] | None
 VACUUM_SECONDS = 0.2
 WRITERS, BATCH_ROWS = 2, 5

@@ -10,8 +10,6 @@ from zskip.advisor.groups import QueryGroup, compared
 from zskip.core.schema import join_names
 from zskip.writer.sketch_advice import SketchAdvice
 
-__all__ = ["Advice", "Candidate"]
-
 _MOST_GROUPS, _MOST_CANDIDATES = 20, 8
 
 

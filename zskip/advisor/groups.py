@@ -10,8 +10,6 @@ import numpy as np
 
 from zskip.binder.workload_sql import shape
 
-__all__ = ["QueryGroup", "Verdict", "grouped"]
-
 Verdict = Literal["better", "worse", "same"]
 _SAME = 1.05
 

@@ -25,8 +25,6 @@ from zskip.layouts.score import query_bytes
 from zskip.writer.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
-__all__ = ["Weigh", "advise"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Weigh = Literal["bytes", "queries"]
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import layouts as fitted
-from zskip.bench.compare_layouts import compare
-from zskip.bench.queries import timing
+from zskip.bench.queries import compare, timing
 from zskip.bench.report import LayoutScore, Report, Timing
 from zskip.core.engine_registry import engine
 from zskip.errors import InvalidOption, nearest

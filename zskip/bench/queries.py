@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zskip.bench import spark_bench
-from zskip.bench.clock import median
-from zskip.bench.report import Timing, short
-from zskip.binder.workload_sql import is_query, named_tables
+import numpy as np
+import pyarrow as pa
+
+from zskip import layouts
+from zskip.bench.report import LayoutScore, Timing, short
+from zskip.binder import bind
+from zskip.binder.workload_sql import is_query, named_tables, table_query, translated
+from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, ZskipError
-from zskip.plan import Share
+from zskip.plan import Share, find_survivors, plan
 from zskip.statements.duckdb.statement import rewrite
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     import duckdb
-
-__all__ = ["tables_of", "timing"]
 
 
 def timing(
@@ -47,9 +51,7 @@ def timing(
         raise ZskipError(f"{query}\ngives {rows} rows through zskip, but {all_rows} over all files.")
     spark_pruned = spark_plain = None
     if session is not None:
-        spark_pruned, spark_plain = spark_bench.both_ways(
-            index, session, query, tables if is_query(query) else (), runs
-        )
+        spark_pruned, spark_plain = _both_ways(index, session, query, tables if is_query(query) else (), runs)
     skipped = [planned.skipped for planned in plans]
     return Timing(
         query=query,
@@ -84,3 +86,122 @@ def _read(skipped: Sequence[Share]) -> Share:
         return Share(None, None)
     total = sum(one.whole or 0 for one in skipped)
     return Share(total - sum(one.part or 0 for one in skipped), total)
+
+
+# Time a query on Spark, through zskip and over all files, which are passed to Spark in the same way.
+
+_VIEW = "zskip_bench"
+
+
+def _both_ways(index: Index, session: Any, query: str, tables: Collection[str], runs: int) -> tuple[float, float]:
+    """The median seconds to compute all columns of the result, through zskip and over all files.
+
+    ``tables``: the names of the table in a statement; empty for a predicate. Each way runs once before it is timed.
+    Raises `ZskipError` where the two results differ in their row counts.
+    """
+    if tables:
+        text = translated(query, tables, _VIEW, into="spark")
+
+        def pruned() -> Any:
+            return session.sql(text, **{_VIEW: _self_pruning(session, index)})
+
+        def plain() -> Any:
+            return session.sql(text, **{_VIEW: plan(index, None).to_spark(session)})
+    else:
+        zone = session.conf.get("spark.sql.session.timeZone")
+
+        def pruned() -> Any:
+            bound = bind(query, index.snapshot.schema, dialect="spark", timezone=zone)
+            return plan(index, bound).to_spark(session)
+
+        def plain() -> Any:
+            return plan(index, None).to_spark(session).where(query)
+
+    rows, all_rows = pruned().count(), plain().count()
+    if rows != all_rows:
+        raise ZskipError(f"{query}\ngives {rows} rows through zskip on Spark, but {all_rows} over all files.")
+    fast, _ = median(lambda: _computed(pruned()), runs)
+    slow, _ = median(lambda: _computed(plain()), runs)
+    return fast, slow
+
+
+def _self_pruning(session: Any, index: Index) -> Any:
+    """The table as `zskip.spark.table` gives it."""
+    from zskip.spark import table
+    from zskip.table import Table
+
+    return table(session, Table(index.storage, index.snapshot))
+
+
+def _computed(rows: Any) -> None:
+    """Compute every column of every row and discard them: a count would skip columns."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+# Compare layouts on a sample of a table's rows, with a user's queries as the workload.
+
+_SAMPLE_ROWS = 200_000
+
+
+def compare(
+    index: Index, con: duckdb.DuckDBPyConnection, queries: Sequence[str], names: Sequence[str]
+) -> tuple[tuple[LayoutScore, ...], bool]:
+    """The scores of the layouts, for as many files as the table has, best first; and whether queries were held out.
+
+    Layouts are fitted to every other query and scored on the rest, then the other way round; a single query serves
+    both. Rows are held out in the same way.
+    """
+    schema = index.snapshot.schema
+    workload = [text for query in queries if table_query(text := _condition_or_select(index, query), schema)]
+    if not workload:
+        raise InvalidOption("There is nothing to compare layouts by: no query has a condition on the table.")
+    held_out = len(workload) > 1
+    folds = [(workload[::2], workload[1::2]), (workload[1::2], workload[::2])] if held_out else [(workload, workload)]
+    sample = _sample(index, con)
+    rows = np.arange(sample.num_rows)
+    halves = sample.take(rows[::2]), sample.take(rows[1::2])
+    scores = [_score(name, index, halves, folds) for name in dict.fromkeys(names)]
+    return tuple(sorted(scores, key=lambda one: (-one.bytes, -one.rows, -one.files))), held_out
+
+
+def _condition_or_select(index: Index, query: str) -> str:
+    return translated(query, tables_of(index, query), "zskip_bench", into="duckdb") if is_query(query) else query
+
+
+def _score(
+    name: str, index: Index, halves: tuple[pa.Table, pa.Table], folds: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> LayoutScore:
+    record, files = index.snapshot.layout, max(1, len(index))
+    by = list(record.columns) if record is not None else None
+    fitted_rows, judged_rows = halves
+    total = index.snapshot.totals.rows or fitted_rows.num_rows
+    seconds = 0.0
+    read: list[layouts.Share] = []
+    for fitted_to, judged_by in folds:
+        start = time.perf_counter()
+        assignment = layouts.fit(fitted_rows, by, layout=name, files=files, workload=fitted_to, total_rows=total)
+        seconds += time.perf_counter() - start
+        read += layouts.score(judged_rows, assignment, by, workload=judged_by).queries
+    bytes_, rows, opened = (
+        1 - float(np.mean(shares)) for shares in zip(*((one.bytes, one.rows, one.files) for one in read), strict=True)
+    )
+    return LayoutScore(name, bytes_, rows, opened, seconds / len(folds))
+
+
+def _sample(index: Index, con: duckdb.DuckDBPyConnection) -> pa.Table:
+    scan = planned_scan(find_survivors(index, None).scan, con, None)
+    sampling = f"FROM ({scan.sql}) USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS) REPEATABLE (1)"
+    return con.sql(sampling, params=dict(scan.parameters)).to_arrow_table().cast(index.snapshot.schema.arrow)
+
+
+# Measure the median duration of a function.
+
+
+def median(run: Callable[[], Any], runs: int) -> tuple[float, Any]:
+    """The median duration in seconds, and the last result."""
+    seconds, result = [], None
+    for _ in range(runs):
+        start = time.perf_counter()
+        result = run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds), result

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from zskip.plan import Share
 
-__all__ = ["SMALL_BYTES", "TOO_SMALL", "LayoutScore", "Report", "Timing", "short"]
-
 SMALL_BYTES = 100_000_000
 TOO_SMALL = (
     "This table is too small to tell: below 100 MB most of the time goes into opening files and planning. Compare the "

@@ -36,8 +36,6 @@ from zskip.language.sql_literals import identifier
 from zskip.language.tree import Node, Opaque, Reference
 from zskip.language.why import Why
 
-__all__ = ["bind"]
-
 MOST_CHARACTERS, MOST_TOKENS = 2_000_000, 20_000
 """Limits of a predicate, not counting lists of constants. A predicate of this size is planned in half a second."""
 

@@ -13,8 +13,6 @@ from zskip.errors import UnsupportedSql
 from zskip.language import Predicate
 from zskip.language.bound import Constant, complement
 
-__all__ = ["Condition", "bind_condition", "bind_with_complement"]
-
 Condition: TypeAlias = "str | Predicate | Any"
 """A condition: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
 

@@ -10,8 +10,6 @@ from zskip.language import tree
 from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node, Scalar
 
-__all__ = ["Choice", "Value", "distribute", "samples"]
-
 _MAX_COMPARISONS = 256
 """Comparisons that one may become; past that it is opaque."""
 

@@ -11,8 +11,6 @@ from zskip.language.bound import Dialect
 from zskip.language.functions.duckdb_evaluated import is_computable
 from zskip.language.tree import Computable, Node, Reference
 
-__all__ = ["computable"]
-
 _MAX_CHARACTERS, _MAX_COLUMNS = 4096, 8
 """Of a condition that DuckDB may evaluate."""
 

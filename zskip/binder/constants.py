@@ -17,9 +17,6 @@ from zskip.language.bound import Dialect
 from zskip.language.functions.sql_types import sql_type
 from zskip.language.literals import Refused, date_value, string_value, time_of_day, timestamp
 
-__all__ = ["cast_value", "literal_value", "number_value"]
-
-
 _MAX_DIGITS = 1_000
 """Digits of a number that is parsed: Python refuses to parse more than 4,300."""
 

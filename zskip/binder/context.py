@@ -13,8 +13,6 @@ from zskip.core.schema import Schema
 from zskip.language.bound import Dialect
 from zskip.language.tree import Node, Scalar
 
-__all__ = ["Binding"]
-
 
 class Binding(Protocol):
     """The binding of one text. A rule is a function of it and of a parsed expression.

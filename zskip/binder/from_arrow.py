@@ -24,8 +24,6 @@ from zskip.language.sql_literals import identifier
 from zskip.language.tree import Node, Reference
 from zskip.language.why import Why
 
-__all__ = ["conjuncts"]
-
 Message: TypeAlias = "dict[int, list[Any]]"
 """A protobuf message: the values of each field, by field number. They are integers, or bytes for any other type."""
 

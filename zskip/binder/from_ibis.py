@@ -9,8 +9,6 @@ from sqlglot import exp
 
 from zskip.core.schema import Schema
 
-__all__ = ["conjuncts"]
-
 
 def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
     """The conjuncts of an expression over one table as SQL; a single None if it cannot be converted."""

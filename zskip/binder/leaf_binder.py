@@ -27,8 +27,6 @@ from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node, Opaque, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["Binder"]
-
 _CASE_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
 _MAX_NODES = 50_000
 """Nodes that one leaf may become; a leaf with more characters may become as many nodes as it has characters."""

@@ -19,8 +19,6 @@ from zskip.errors import InvalidOption, SqlError, UnsupportedSql
 from zskip.language import Predicate, conjunction
 from zskip.language.tree import Node
 
-__all__ = ["bind_expression", "provable_part"]
-
 Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | None]]
 """The conjuncts of an expression as nodes of the tree or as SQL, with None for each that cannot be bound."""
 

@@ -17,8 +17,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.source_text import Value
 
-__all__ = ["are_intact", "listed_constants", "long_lists", "without_lists"]
-
 _SHORTEST = 1000
 """The length of a text, in characters, from which it is searched for long lists."""
 

@@ -17,8 +17,6 @@ from zskip.language.bound import Constant, Dialect, Template
 from zskip.language.literals import Refused
 from zskip.language.tree import Reference
 
-__all__ = ["Names", "exact_name"]
-
 
 class Names:
     """Resolves the column names of one source text."""

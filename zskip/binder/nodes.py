@@ -9,8 +9,6 @@ from sqlglot import exp
 from zskip.binder.source_text import SourceText
 from zskip.binder.text_spans import end_with_parentheses, open_parenthesis
 
-__all__ = ["span", "span_with_parentheses", "text_range", "without_parentheses"]
-
 
 def without_parentheses(node: exp.Expr) -> exp.Expr:
     """An expression without the parentheses around it."""

@@ -16,8 +16,6 @@ from zskip.binder.source_text import Parameters, SourceText, Value, is_unicode
 from zskip.errors import UnknownParameter, nearest
 from zskip.language.arrow_constants import is_list, listed, plain_value
 
-__all__ = ["STAND_IN", "reads_clock", "with_values"]
-
 STAND_IN = "?"
 """The text of a token that stands for a value of which the parser needs not know more than that it is constant."""
 

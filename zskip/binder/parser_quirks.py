@@ -13,8 +13,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.binder.names import Names
 from zskip.binder.nodes import text_range
 
-__all__ = ["collations_as_words", "keywords_as_columns", "without_parser_warnings"]
-
 _KEYWORDS = {
     "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",
     "drop", "force", "grant", "if", "insert", "install", "list", "load", "map", "merge", "nullable", "object", "pragma",

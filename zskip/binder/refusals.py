@@ -16,8 +16,6 @@ from zskip.language.render import type_name
 from zskip.language.tree import Opaque
 from zskip.language.why import Why
 
-__all__ = ["name_as_written", "opaque", "require_condition", "require_row_expression"]
-
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",
     exp.Window: "a window function",

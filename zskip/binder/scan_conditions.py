@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-__all__ = ["Scans"]
-
 
 class Scans:
     """The scans of a table in a parsed statement.

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 
-__all__ = ["Parameters", "SourceText", "Value", "is_unicode", "require_parameters"]
-
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-__all__ = ["end_with_parentheses", "has_more_tokens", "open_parenthesis", "parse_error_text", "unclosed_quote"]
-
 _QUOTED_OR_PARENTHESIS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
 
 

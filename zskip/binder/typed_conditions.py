@@ -21,8 +21,6 @@ from zskip.language.sql_literals import identifier, literal
 from zskip.language.tree import Literal, Node, Opaque, Reference
 from zskip.language.why import Why
 
-__all__ = ["compared", "is_nan", "is_true", "listed_in", "predicate", "text_test", "unproved"]
-
 _DUCKDB = Dialect()
 
 

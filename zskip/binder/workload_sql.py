@@ -17,19 +17,6 @@ from zskip.core.schema import Schema
 from zskip.errors import SqlSyntaxError
 from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 
-__all__ = [
-    "TableQuery",
-    "is_query",
-    "named_tables",
-    "query_run_by",
-    "relations_of",
-    "relations_read",
-    "shape",
-    "table_query",
-    "translated",
-    "union",
-]
-
 _BLANK = r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _STATEMENT = re.compile(_BLANK + r"(?:SELECT|WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
 _WITH_A_QUERY = re.compile(_BLANK + r"(?:CREATE\b.*?\bTABLE|COPY\s*\(|INSERT)\b", re.IGNORECASE | re.DOTALL)

@@ -8,24 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Commands",
-    "add_command",
-    "add_json",
-    "add_predicate_options",
-    "add_storage",
-    "add_version",
-    "add_write_options",
-    "names",
-    "opened",
-    "pairs",
-    "predicate_options",
-    "statements",
-    "summary",
-    "top_level_names",
-    "write_options",
-]
-
 Commands = Any  # argparse's own type is private
 
 STORAGE_HELP = "an option of the object store, such as region=eu-central-1; may be repeated"

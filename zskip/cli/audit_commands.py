@@ -24,8 +24,6 @@ from zskip.errors import InvalidOption
 if TYPE_CHECKING:
     from zskip.inspect.audit import Diagnosis
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Commands) -> None:
     command = add_command(

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from zskip.layouts.depth import ColumnDepth
     from zskip.plan.shares import Share
 
-__all__ = ["LOOKUPS", "add_commands"]
-
 _RUNS = 5
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
@@ -58,7 +56,7 @@ def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
     """One look-up through zskip and over the glob: the skipped shares, the times, and whether the rows are equal."""
-    from zskip.bench.clock import median
+    from zskip.bench.queries import median
 
     columns = [str(name) for name in table.schema.names]
     everything = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') WHERE {predicate}"

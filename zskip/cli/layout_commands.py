@@ -10,8 +10,6 @@ from zskip.cli.arguments import Commands, add_command, add_json, add_storage, na
 from zskip.cli.terminal import out, print_json, working
 from zskip.errors import InvalidOption
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Commands) -> None:
     add_workload_commands(commands)

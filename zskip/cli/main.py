@@ -15,8 +15,6 @@ from zskip.cli.parser import SHELLS, Parser, completion
 from zskip.cli.terminal import as_typed, complain, discard, is_unicode
 from zskip.errors import InvalidOption, SqlError, ZskipError
 
-__all__ = ["main"]
-
 # The groups of commands, in the order of the help.
 FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from zskip.errors import nearest
 
-__all__ = ["SHELLS", "Parser", "completion"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 # Marks the arguments after `--`: Python 3.11's argparse loses `--` between its passes. No typed argument contains it.

@@ -32,8 +32,6 @@ from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, pr
 from zskip.core.byte_sizes import size_text
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 
-__all__ = ["add_commands"]
-
 STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)
 
 ASCII_BOX = str.maketrans("─│┌┐└┘├┤┬┴┼·…", "-|+++++++++.~")

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias, get_args
 
 from zskip.errors import InvalidOption, nearest
 
-__all__ = ["Sample", "demo_data"]
-
 Sample: TypeAlias = Literal["zeek", "flights"]
 
 

@@ -22,19 +22,6 @@ from rich.table import Table as Grid
 from zskip.core.byte_sizes import size_text
 from zskip.core.progress import Progress, unreported
 
-__all__ = [
-    "as_typed",
-    "complain",
-    "discard",
-    "fact_text",
-    "grid",
-    "is_unicode",
-    "out",
-    "print_facts",
-    "print_json",
-    "working",
-]
-
 LISTED = 20
 NARROWEST, USUAL = 60, 80  # columns
 

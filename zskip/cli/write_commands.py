@@ -25,8 +25,6 @@ from zskip.cli.arguments import (
 from zskip.cli.terminal import out, print_facts, print_json, working
 from zskip.errors import InvalidOption, TableExists
 
-__all__ = ["add_commands"]
-
 
 def add_commands(commands: Commands) -> None:
     add_row_commands(commands)

@@ -6,8 +6,6 @@ import re
 
 from zskip.errors import InvalidOption, shown
 
-__all__ = ["bytes_of", "size_text"]
-
 _UNITS = {
     "": 1,
     "k": 10**3,

@@ -10,8 +10,6 @@ from typing import Any
 
 from zskip.errors import InvalidOption, nearest
 
-__all__ = ["engine", "register"]
-
 _LOADERS: dict[str, Callable[[], Any]] = {}
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["numbers_of_runs", "offsets_of"]
-
 _Counts = NDArray[np.integer] | NDArray[np.bool_] | Sequence[int]
 
 

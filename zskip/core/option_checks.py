@@ -14,17 +14,6 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption, nearest, shown
 
-__all__ = [
-    "check_options",
-    "refuse",
-    "require_callback",
-    "require_choice",
-    "require_flag",
-    "require_number",
-    "require_output",
-    "require_path",
-]
-
 
 def refuse(name: str, what: str, value: object) -> InvalidOption:
     """The error to raise. ``what``: a description of valid values.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Progress", "unreported"]
-
 Progress = Callable[[str, int, int | None], None]
 """Called with a phase, such as "footers" or "write", how much of it is done, and the total or None.
 

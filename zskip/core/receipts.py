@@ -4,25 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "Adopted",
-    "Appended",
-    "Clustered",
-    "Deleted",
-    "JoinsRefreshed",
-    "Optimized",
-    "Overwritten",
-    "Receipt",
-    "Refreshed",
-    "Repaired",
-    "Restored",
-    "Sketched",
-    "Step",
-    "Tended",
-    "Upserted",
-    "Vacuumed",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Receipt:

@@ -19,16 +19,6 @@ from zskip.core import types as t
 from zskip.core.types import is_orderable, logical_type
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
 
-__all__ = [
-    "Column",
-    "Schema",
-    "join_names",
-    "join_path",
-    "names_given",
-    "split_names",
-    "split_path",
-]
-
 
 def join_path(parts: Sequence[str]) -> str:
     """The path of a leaf from its parts.

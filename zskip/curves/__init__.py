@@ -11,10 +11,8 @@ bits, are fixed-width byte strings (numpy ``S``) that sort as the curve does. Nu
 array without its trailing zero bytes; that does not affect the order.
 """
 
-from zskip.curves.hilbert import hilbert_coordinates, hilbert_key
-from zskip.curves.orientation import Orientation
-from zskip.curves.zorder import deinterleave, interleave
-from zskip.curves.zorder_comparison import z_argsort, z_less
+from zskip.curves.hilbert import Orientation, hilbert_coordinates, hilbert_key
+from zskip.curves.zorder import deinterleave, interleave, z_argsort, z_less
 
 __all__ = [
     "Orientation",

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from zskip.plan.scan import Scan
 
-__all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
-
 _BATCH_ROWS, _BATCH_BYTES = 122_880, 16 << 20  # the maximum rows of a batch, and its approximate bytes on disk
 _VECTOR_ROWS = 2048  # DuckDB holds at least so many rows per thread; row groups of long rows may hold fewer
 

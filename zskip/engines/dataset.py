@@ -25,8 +25,6 @@ from zskip.plan.scan import Scan
 if TYPE_CHECKING:
     import datafusion
 
-__all__ = ["PrunedDataset", "dataset", "register_with_datafusion"]
-
 Planner: TypeAlias = Callable[[Predicate | None], Scan]
 
 

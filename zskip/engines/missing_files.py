@@ -16,8 +16,6 @@ from zskip.tablelog import latest_version
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
-__all__ = ["naming_bad_files", "reading"]
-
 _TOO_FAR = "Could not convert Timestamp to higher precision"
 _INTERRUPTED = "Query interrupted"  # how DuckDB reports Ctrl-C, in a RuntimeError
 _NAMED = 10

@@ -18,8 +18,6 @@ from zskip.core import types as t
 from zskip.errors import UnknownParameter
 from zskip.language.literals import Refused
 
-__all__ = ["constant", "is_list", "listed", "plain_value"]
-
 _MAX_BITS, _MOST_DIGITS = 3_300, 38
 """The longest integer in bits. No engine has longer numbers, and Python limits the length of those that it prints."""
 

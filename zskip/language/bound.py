@@ -11,8 +11,6 @@ from zskip.errors import InvalidOption
 from zskip.language import tree
 from zskip.language.tree import Node
 
-__all__ = ["Constant", "Dialect", "Predicate", "Template", "complement", "conjunction"]
-
 _REPR_CHARACTERS = 200
 
 

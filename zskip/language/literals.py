@@ -29,8 +29,6 @@ from zskip.language import tree
 from zskip.language.tree import Literal, Node, Scalar
 from zskip.language.why import Cause, Why
 
-__all__ = ["Fit", "Refused", "compare_fitted", "date_value", "fit", "per_day", "unified"]
-
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
 

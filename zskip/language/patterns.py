@@ -18,20 +18,6 @@ from zskip.language.required_text import and_of_known, contains_conditions, like
 from zskip.language.tree import Literal, Node, Opaque, Scalar, paths_of
 from zskip.language.why import Cause, Why
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "NO_LITERAL_PREFIX",
-    "ONLY_PREFIX_PROVED",
-    "exact_regex",
-    "glob",
-    "ilike",
-    "like",
-    "literal_prefix",
-    "regex",
-    "starts_with",
-]
-
-
 NO_LITERAL_PREFIX = Why("a pattern that does not begin with a literal", Cause.NO_LITERAL_BEGINNING)
 ONLY_PREFIX_PROVED = Why("only the literal beginning of the pattern is a range")
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from zskip.errors import SqlSyntaxError
 
-__all__ = ["MAX_DEPTH", "TOO_DEEP", "syntax_error_if_too_deep"]
-
 MAX_DEPTH = 200
 """Levels of nesting. The parser and each recursive function need up to four frames a level, of Python's 1,000."""
 

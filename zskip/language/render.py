@@ -24,8 +24,6 @@ from zskip.language.tree import (
     Scalar,
 )
 
-__all__ = ["constant_sql", "render", "type_name"]
-
 _QUOTES = {"duckdb": '"', "spark": "`"}
 _MIRRORED = {"<": ">", "<=": ">="}
 

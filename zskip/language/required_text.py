@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from zskip.language import tree
 from zskip.language.tree import Contains, Node, Reference, Scalar
 
-__all__ = ["and_of_known", "contains_conditions", "glob_pieces", "like_pieces", "regex_pieces"]
-
 _MIN_BYTES = 3
 _CLASS_ESCAPES = frozenset("dDwWsSbB")
 

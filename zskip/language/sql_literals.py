@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from zskip.language.arrow_constants import constant, is_list, plain_value
 
-__all__ = ["identifier", "literal", "quoted"]
-
 
 def literal(value: Any, dialect: str) -> str:
     """SQL for a value of Python, numpy or Arrow, as a constant of the same type. Raises `UnknownParameter`.

@@ -21,36 +21,6 @@ import pyarrow.compute as pc
 from zskip.core.types import is_floating
 from zskip.language.why import Why
 
-__all__ = [
-    "And",
-    "Call",
-    "Choose",
-    "Compare",
-    "Computable",
-    "Contains",
-    "In",
-    "Is",
-    "IsNull",
-    "Literal",
-    "Node",
-    "Not",
-    "Opaque",
-    "Or",
-    "Reference",
-    "Scalar",
-    "always",
-    "and_",
-    "choose",
-    "columns",
-    "compare",
-    "in_",
-    "is_",
-    "never",
-    "not_",
-    "or_",
-    "unknown",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Cause", "Why"]
-
 
 class Cause(StrEnum):
     """Kinds of reasons. `zskip.pruning.reasons` suggests a rewrite by them."""

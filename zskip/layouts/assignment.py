@@ -9,8 +9,10 @@ The JSON form is complete: any engine can compute the same cells from it alone.
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,15 +22,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.core.schema import Schema
-from zskip.layouts import typed_json
-from zskip.layouts.assignment_checks import check_assignment, integers
-from zskip.layouts.cell_lookup import CellLookup, Grid
+from zskip.core.types import decode_values, encode_values
+from zskip.errors import SchemaMismatch, UnsupportedFormat
 from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
 from zskip.layouts.row_order import SlabLevel, arrange, slabs
 from zskip.layouts.sample import Sample
-from zskip.stats.keys import Boundaries, row_hashes
-
-__all__ = ["Assignment"]
+from zskip.stats.keys import Boundaries, Codes, dense_codes, row_hashes
 
 _FORMAT = 1
 _QUANTILES = 64
@@ -93,17 +92,17 @@ class Assignment:
         return self.cells.files
 
     @cached_property
-    def _lookup(self) -> CellLookup:
-        return CellLookup.of(self.tree, self.code_counts)
+    def _lookup(self) -> _CellLookup:
+        return _CellLookup.of(self.tree, self.code_counts)
 
     @property
     def code_counts(self) -> tuple[int, ...]:
         """The number of codes of each column: one for NULL, one for each interval between boundaries."""
         return tuple(len(boundaries) + 2 for boundaries in self.boundaries)
 
-    def grid(self, most_entries: int) -> Grid:
+    def grid(self, most_entries: int) -> _Grid:
         """The top of the tree as a table of at most ``most_entries``; see `Grid`."""
-        return Grid.of(self.tree, self.code_counts, most_entries)
+        return _Grid.of(self.tree, self.code_counts, most_entries)
 
     def cell_of(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int32]:
         """The cell of each row."""
@@ -163,8 +162,8 @@ class Assignment:
                 {
                     "path": path,
                     "weight": weight,
-                    "boundaries": typed_json.encode(path, boundaries.values),
-                    "quantiles": typed_json.encode(path, quantiles.values),
+                    "boundaries": _encode(path, boundaries.values),
+                    "quantiles": _encode(path, quantiles.values),
                 }
                 for path, weight, boundaries, quantiles in zip(
                     self.columns, self.weights, self.boundaries, self.quantiles, strict=True
@@ -187,23 +186,23 @@ class Assignment:
         of Python or Arrow: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError` or
         `ArrowException`.
         """
-        typed_json.require_format(tree, _FORMAT)
+        _require_format(tree, _FORMAT)
         columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
         assignment = Assignment(
             tree["layout"],
             tuple(column["path"] for column in columns),
             tuple(float(column["weight"]) for column in columns),
-            tuple(Boundaries(typed_json.decode(column["boundaries"])) for column in columns),
-            ThresholdTree(*(integers(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
+            tuple(Boundaries(_decode(column["boundaries"])) for column in columns),
+            ThresholdTree(*(_integers(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
             CellFiles(
-                integers(cells["first"], np.int64), integers(cells["salt"], np.int64), operator.index(tree["files"])
+                _integers(cells["first"], np.int64), _integers(cells["salt"], np.int64), operator.index(tree["files"])
             ),
-            tuple(Boundaries(typed_json.decode(column["quantiles"])) for column in columns),
+            tuple(Boundaries(_decode(column["quantiles"])) for column in columns),
             tree["reason"],
         )
         if not isinstance(assignment.layout, str) or not isinstance(assignment.reason, str):
             raise TypeError("layout and reason must be strings")
-        check_assignment(
+        _check_assignment(
             assignment.columns,
             assignment.weights,
             assignment.boundaries,
@@ -220,3 +219,247 @@ def _quantiles(sample: Sample, column: int) -> pa.Array:
     codes = np.unique(np.searchsorted(cdf, np.arange(1, _QUANTILES) / _QUANTILES, side="right"))
     codes = codes[(codes >= 1) & (codes <= len(sample.distinct[column]))]
     return sample.distinct[column].take(pa.array(codes - 1))
+
+
+# `check_assignment`: reject an assignment read from JSON that `Assignment.of` could not have made. Once it is
+# checked, descents end, since children follow their parents, and every index is within bounds.
+
+_MOST_FILES = 1 << 28  # the most files of a table
+
+
+def _check_assignment(
+    columns: Sequence[str],
+    weights: Sequence[float],
+    boundaries: Sequence[Boundaries],
+    quantiles: Sequence[Boundaries],
+    tree: ThresholdTree,
+    cells: CellFiles,
+) -> None:
+    """Check the fields of an `Assignment`. Raises `ValueError`, `TypeError` or an error of Arrow's."""
+    _require(all(isinstance(path, str) for path in columns), "column paths must be strings")
+    _require(len(set(columns)) == len(columns) > 0, "columns must be distinct, and at least one")
+    _require(all(math.isfinite(weight) and weight >= 0 for weight in weights), "weights must be finite and at least 0")
+    for path, values, cuts in zip(columns, boundaries, quantiles, strict=True):
+        _require(_is_sorted(values) and _is_sorted(cuts), f'the values of "{path}" must be sorted and distinct')
+    nodes = len(tree)
+    _require(
+        len(tree.threshold) == len(tree.below) == len(tree.above) == nodes,
+        "each node must have a column, a threshold and two children",
+    )
+    _require(_within(tree.column, 0, len(columns)), "nodes must compare columns of the layout")
+    counts = np.array([len(values) + 2 for values in boundaries])
+    _require(
+        bool(((tree.threshold >= 1) & (tree.threshold < counts[tree.column])).all()),
+        "thresholds must be codes of their column",
+    )
+    for side in (tree.below, tree.above):
+        _require(_within(side, -len(cells.first), nodes), "children must be nodes or cells of the tree")
+        _require(bool(((side < 0) | (side > np.arange(nodes))).all()), "children must follow their parents")
+    _require(len(cells.first) == len(cells.salt) > 0, "each cell must have a first file and a salt")
+    _require(0 < cells.files <= _MOST_FILES, f"the number of files must be 1 to {_MOST_FILES:,}")
+    _require(
+        _within(cells.first, 0, cells.files)
+        and _within(cells.salt, 1, cells.files + 1)
+        and bool((cells.first + cells.salt <= cells.files).all()),
+        "the files of a cell must be files of the layout",
+    )
+
+
+def _integers(values: Any, type: type[np.signedinteger[Any]]) -> NDArray[Any]:
+    """A list of integers as an array. Raises `ValueError` for anything else, and for a number beyond the type."""
+    array = np.array(values if isinstance(values, list) else None)
+    if array.size == 0 and array.ndim == 1:
+        return np.empty(0, type)
+    if array.ndim != 1 or array.dtype.kind != "i":
+        raise ValueError("expected a list of integers")
+    _require(_within(array, np.iinfo(type).min, np.iinfo(type).max), f"integers must fit in {np.dtype(type)}")
+    return array.astype(type)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def _within(numbers: NDArray[Any], least: int, end: int) -> bool:
+    return bool(((numbers >= least) & (numbers < end)).all())
+
+
+def _is_sorted(boundaries: Boundaries) -> bool:
+    codes = dense_codes(boundaries.values)[0]
+    return bool((codes == np.arange(1, len(codes) + 1)).all())
+
+
+# Arrow arrays as JSON, exactly and with their types.
+
+
+def _encode(column: str, values: pa.Array) -> dict[str, Any]:
+    """The JSON form of a column's values and their type; none of them is null. See `zskip.core.types.encode_values`.
+
+    Raises `SchemaMismatch` for a string that is not UTF-8.
+
+    >>> encode("x", pa.array([1.5, float("inf")]))
+    {'type': 'double', 'values': [1.5, 'Infinity']}
+    """
+    try:
+        return {"type": str(values.type), "values": encode_values(values)}
+    except UnicodeDecodeError as error:
+        raise SchemaMismatch(f'The column "{column}" holds a text that is not UTF-8: {error}') from error
+
+
+def _decode(tree: Mapping[str, Any]) -> pa.Array:
+    """The array that `encode` described. Raises `UnsupportedFormat` for a type that this release does not know."""
+    if not isinstance(tree["values"], list):
+        raise TypeError("values must be a list")
+    return decode_values(tree["values"], _type(tree["type"]))
+
+
+def _require_format(tree: Mapping[str, Any], known: int) -> None:
+    """Raise `UnsupportedFormat` unless the JSON has the format ``known``: a newer zskip wrote it."""
+    if tree.get("format") != known:
+        raise UnsupportedFormat(
+            f"The layout has format {tree.get('format')!r}, and this zskip reads format {known}. Update zskip."
+        )
+
+
+_NAMED = {str(arrow): arrow for arrow in map(pa.type_for_alias, (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bool", "string", "binary", "date32", "date64",
+    "time32[s]", "time32[ms]", "time64[us]", "time64[ns]",
+    "duration[s]", "duration[ms]", "duration[us]", "duration[ns]",
+))}  # fmt: skip
+
+_PATTERNS: dict[str, Callable[..., pa.DataType]] = {
+    r"timestamp\[(\w+)\]": pa.timestamp,
+    r"timestamp\[(\w+), tz=(.+)\]": pa.timestamp,
+    r"decimal32\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal32(int(precision), int(scale)),
+    r"decimal64\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal64(int(precision), int(scale)),
+    r"decimal128\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal128(int(precision), int(scale)),
+    r"decimal256\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal256(int(precision), int(scale)),
+}
+
+
+def _type(name: str) -> pa.DataType:
+    if name in _NAMED:
+        return _NAMED[name]
+    for pattern, build in _PATTERNS.items():
+        if match := re.fullmatch(pattern, name):
+            return build(*match.groups())
+    raise UnsupportedFormat(f"The layout names the type {name}, which this zskip does not know. Update zskip.")
+
+
+# From codes to cells, for many rows at once: a table look-up replaces the top of the tree, a descent does the rest.
+
+_ROWS_AT_ONCE = 1 << 15
+_GRID_ENTRIES = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The top of a tree as a table: for each combination of coarse codes, the node at which the descent continues.
+
+    ``coarse``: for each column, the coarse code of each code · ``stride``: for each column, the distance in ``node``
+    between neighbouring coarse codes. A row's entry is ``node[sum(coarse[c][code[c]] * stride[c] for c in columns)]``:
+    the number of a node, or ``len(tree) + cell`` if the table decides the cell.
+    """
+
+    coarse: tuple[NDArray[np.int32], ...]
+    stride: tuple[int, ...]
+    node: NDArray[np.int32]
+
+    @staticmethod
+    def of(tree: ThresholdTree, code_counts: Sequence[int], most_entries: int) -> _Grid:
+        """The table for thresholds taken level by level from the root, without those that would make it too large."""
+        chosen: list[set[int]] = [set() for _ in code_counts]
+        level = [0] if len(tree) else []
+        while level:
+            for column, threshold in zip(tree.column[level].tolist(), tree.threshold[level].tolist(), strict=True):
+                if threshold not in chosen[column]:
+                    chosen[column].add(threshold)
+                    if np.prod([float(len(thresholds) + 1) for thresholds in chosen]) > most_entries:
+                        chosen[column].remove(threshold)
+            children = np.concatenate([tree.below[level], tree.above[level]])
+            level = children[children >= 0].tolist()
+        edges = [np.array(sorted(thresholds), np.int32) for thresholds in chosen]
+        coarse = [
+            np.searchsorted(edge, np.arange(count), side="right").astype(np.int32)
+            for edge, count in zip(edges, code_counts, strict=True)
+        ]
+        shape = [len(edge) + 1 for edge in edges]
+        coarse_codes = np.unravel_index(np.arange(int(np.prod(shape))), shape)
+        lowest = np.stack([np.concatenate([[0], e])[code] for e, code in zip(edges, coarse_codes, strict=True)])
+        highest = np.stack(
+            [np.concatenate([e, [n]])[code] - 1 for e, code, n in zip(edges, coarse_codes, code_counts, strict=True)]
+        )
+        node = np.zeros(lowest.shape[1], np.int32)
+        active = np.arange(len(node)) if len(tree) else np.empty(0, np.intp)
+        while len(active):  # descend while all codes of an entry lie on one side of the threshold
+            current = node[active]
+            cut, at = tree.column[current], tree.threshold[current]
+            above, below = lowest[cut, active] >= at, highest[cut, active] < at
+            active, current, above = active[above | below], current[above | below], above[above | below]
+            child = np.where(above, tree.above[current], tree.below[current])
+            node[active] = np.where(child < 0, len(tree) + ~child, child)
+            active = active[child >= 0]
+        stride = [int(np.prod(shape[number + 1 :])) for number in range(len(shape))]
+        return _Grid(tuple(coarse), tuple(stride), node)
+
+
+@dataclass(frozen=True, slots=True)
+class _CellLookup:
+    """A tree prepared for many rows: node i leads to ``child[2 * i + 1]`` for codes >= its threshold, else to
+    ``child[2 * i]``. Cells are numbered after the nodes.
+
+    ``steps``: for each column and code, its summand in the index into the grid · ``grid_decides``: whether every entry
+    of the grid is a cell.
+    """
+
+    grid: _Grid
+    steps: tuple[NDArray[np.int32], ...]
+    column: NDArray[np.intp]
+    threshold: NDArray[np.int32]
+    child: NDArray[np.intp]
+    grid_decides: bool
+
+    @staticmethod
+    def of(tree: ThresholdTree, code_counts: Sequence[int]) -> _CellLookup:
+        """``code_counts``: the number of codes of each column."""
+        sides = np.stack([tree.below, tree.above], axis=1).reshape(-1)
+        child = np.where(sides < 0, len(tree) + ~sides, sides).astype(np.intp)
+        grid = _Grid.of(tree, code_counts, _GRID_ENTRIES)
+        steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
+        grid_decides = bool((grid.node >= len(tree)).all())
+        return _CellLookup(grid, steps, tree.column.astype(np.intp), tree.threshold, child, grid_decides)
+
+    def cells(self, codes: Sequence[Codes]) -> NDArray[np.int32]:
+        """The cell of each row, from its codes in each column."""
+        rows, nodes = len(codes[0]), len(self.column)
+        cell = np.empty(rows, np.int32)
+        for start in range(0, rows, _ROWS_AT_ONCE):
+            part = [code[start : start + _ROWS_AT_ONCE] for code in codes]
+            entry = self.steps[0][part[0]]
+            for step, code in zip(self.steps[1:], part[1:], strict=True):
+                entry += step[code]
+            node = self.grid.node[entry]
+            if not self.grid_decides:
+                self._descend(node, part)
+            cell[start : start + _ROWS_AT_ONCE] = node
+        return cell - np.int32(nodes)
+
+    def _descend(self, node: NDArray[np.int32], codes: Sequence[Codes]) -> None:
+        """Replace, in place, the node of each row by the cell to which the descent from there leads."""
+        nodes = len(self.column)
+        flat = np.concatenate(codes)
+        starts = self.column * len(node)
+        active = np.flatnonzero(node < nodes)
+        current = node[active].astype(np.intp)
+        while len(active):
+            index = starts[current]
+            index += active
+            above = flat[index] >= self.threshold[current]
+            current += current
+            current += above
+            current = self.child[current]
+            node[active] = current
+            inner = np.flatnonzero(current < nodes)
+            active, current = active[inner], current[inner]

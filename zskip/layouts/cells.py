@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.layouts.sample import Sample
 
-__all__ = ["CellFiles", "Cells", "OpenCells", "Split", "ThresholdTree", "collapse", "grow", "grow_levels"]
-
 State = TypeVar("State")
 
 

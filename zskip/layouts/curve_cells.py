@@ -16,8 +16,6 @@ from zskip.curves import Orientation
 from zskip.layouts.cells import Cells, Split, grow
 from zskip.layouts.sample import Sample
 
-__all__ = ["hilbert_cells", "linear_cells", "zorder_cells"]
-
 _MOST_HALVINGS = 50
 
 

@@ -16,8 +16,6 @@ from zskip.layouts.cells import CellFiles
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes
 
-__all__ = ["Bounds", "plan_cuts"]
-
 _LONGEST_RUN = 96
 
 

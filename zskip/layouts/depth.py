@@ -21,8 +21,6 @@ from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
 from zskip.stats.keys import dense_codes, order_bits, sortable_numbers
 
-__all__ = ["Clustering", "ColumnDepth", "depths", "value_widths"]
-
 _LEAST_SHARE = 1e-10
 """The least width of a single value, as a share of the column's range: smaller ones vanish in sums of doubles."""
 

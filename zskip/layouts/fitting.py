@@ -18,8 +18,6 @@ from zskip.layouts.sample import Sample
 from zskip.layouts.score import scored
 from zskip.layouts.tiles import tile
 
-__all__ = ["LAYOUTS", "fit", "fitted"]
-
 CELLS_PER_FILE = 8
 
 Fit = Callable[[Task], tuple[Cells, CellFiles]]

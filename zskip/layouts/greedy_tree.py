@@ -20,8 +20,6 @@ from zskip.layouts.cells import Cells, OpenCells, grow_levels
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["tree_cells"]
-
 _QUANTILES = 16
 _LITERALS = 64
 _ROWS_AT_ONCE = 1 << 16

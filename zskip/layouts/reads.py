@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["LookUps", "Reads", "least_extents", "limit", "whole_read", "whole_slabs"]
-
 _MOST_ROUNDED = 6
 
 

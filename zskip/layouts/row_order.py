@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from zskip.layouts.reads import whole_slabs
 from zskip.stats.keys import Boundaries, dense_codes, order_bits
 
-__all__ = ["SlabLevel", "arrange", "slabs"]
-
 _PAGE_ROWS = 16384
 _MEASURED_ROWS = 4096
 

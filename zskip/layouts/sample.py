@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from zskip.core.schema import Column
 from zskip.stats.keys import Codes, dense_codes
 
-__all__ = ["Boxes", "Sample"]
-
 
 @dataclass(frozen=True, slots=True)
 class Boxes:

@@ -13,8 +13,6 @@ from zskip.layouts.assignment import Assignment
 from zskip.layouts.fitting_task import Task, task_of
 from zskip.layouts.sample import Boxes
 
-__all__ = ["Score", "Share", "query_bytes", "score", "scored"]
-
 _CHANCES_AT_ONCE = 1 << 22
 
 

@@ -17,8 +17,6 @@ from zskip.layouts.cuts import Bounds
 from zskip.layouts.reads import LookUps, least_extents, whole_read
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["tile"]
-
 _SLABS = (2, 3, 4, 5, 6, 7, 8)
 
 

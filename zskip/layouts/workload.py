@@ -24,8 +24,6 @@ from zskip.layouts.reads import LookUps
 from zskip.layouts.sample import Boxes, Sample
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["Queries"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Test:

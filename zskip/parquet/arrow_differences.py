@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.types import TIME_TZ
 
-__all__ = ["open_parquet", "with_parquet_types"]
-
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Open a Parquet file, with INT96 timestamps as microseconds, as in DuckDB and Spark.

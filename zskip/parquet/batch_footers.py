@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Step", "follow", "joined"]
-
 Step = bytes | tuple[str, int]
 
 _LONGEST_VARINT, _FARTHEST = 10, 1024

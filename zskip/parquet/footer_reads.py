@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from zskip.errors import CorruptFile
 
-__all__ = ["TRAILER_BYTES", "Listed", "Readable", "footer_lengths", "read"]
-
 TRAILER_BYTES: Final = 8  # after the footer: its length, and PAR1
 _LEAST_BYTES = 12  # of a file, which begins with PAR1 too
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10

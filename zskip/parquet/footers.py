@@ -15,29 +15,17 @@ from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.core.progress import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, widened, widens
-from zskip.errors import CorruptFile, NoParquet
-from zskip.parquet import footer_reads, hive_columns, trust
+from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
+from zskip.parquet import footer_reads, trust
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
 from zskip.parquet.instants import holds_clock, with_instants_of_all
 from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
-from zskip.parquet.united_schema import identity, united
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
-
-__all__ = [
-    "FIELD_ID",
-    "Listed",
-    "Readable",
-    "hull",
-    "opened",
-    "read",
-    "row_groups",
-    "schemas",
-    "with_instants_of_files",
-]
+from zskip.storage.hive import NULL
 
 FIELD_ID = b"PARQUET:field_id"
 """The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
@@ -377,7 +365,7 @@ def _with_partitions(
         if key.lower() in in_files or not column.orderable:
             columns[column.path] = ColumnStatistics.unknown(column.type, len(units))
         else:
-            columns[column.path] = hive_columns.statistics(values, column.type, units.row_count)
+            columns[column.path] = statistics(values, column.type, units.row_count)
     return FileStatistics(units.row_count, columns)
 
 
@@ -426,3 +414,105 @@ def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Arr
     summed = np.bincount(owner, minlength=files) * 0
     np.add.at(summed, owner, values)
     return pa.array(summed, pa.int64(), mask=unknown)
+
+
+# Statistics of partition columns, from folder names: ``day=2018-03-24/host=a%2Fb/part-0.parquet``.
+
+
+def statistics(values: pa.StringArray, type: pa.DataType, row_count: pa.Int64Array) -> ColumnStatistics:
+    """The statistics of a partition column: all rows of a file have the value in the name of its folder.
+
+    Some readers take an empty value for NULL, so it is unknown.
+    """
+    null = pc.fill_null(pc.equal(values, NULL), False)
+    empty = pc.fill_null(pc.or_(pc.is_null(values), pc.equal(values, "")), True)
+    texts = pc.if_else(pc.or_(null, empty), pa.scalar(None, pa.string()), values)
+    try:
+        bound = texts.cast(type)
+    except pa.ArrowException:  # some text is not a value of the type
+        return ColumnStatistics.unknown(type, len(values))
+    unknown = pa.scalar(None, pa.int64())
+    null_count = pc.if_else(empty, unknown, pc.if_else(null, row_count, pa.scalar(0, pa.int64())))
+    exact = pc.if_else(pc.is_valid(bound), True, pa.scalar(None, pa.bool_()))
+    zeros = pa.array(np.zeros(len(values), np.int64))
+    return ColumnStatistics(bound, bound, null_count, zeros, exact, exact)
+
+
+# The schema of files with different schemas: the columns of all, in types that hold the values of each.
+
+
+def identity(schema: Schema) -> bytes:
+    """A key that is equal for schemas of the same columns. Some extension types have no hash."""
+    identity: bytes = schema.arrow.remove_metadata().serialize().to_pybytes()
+    return identity
+
+
+def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringArray]) -> Schema:
+    """The columns of all files, with numbers widened, followed by the partition columns in the names of folders.
+
+    ``schemas``: each with the name of a file that has it, or of the table. Raises `SchemaMismatch` for a column whose
+    types have no common type, and for names that differ only in case.
+    """
+    distinct = [schema.arrow.remove_metadata() for schema in {identity(each): each for _, each in schemas}.values()]
+    types: dict[str, list[pa.DataType]] = {}
+    for field in (field for each in distinct for field in each):
+        if field.type not in (known := types.setdefault(field.name, [])):
+            known.append(field.type)
+    distinct = [
+        pa.schema([field.with_type(_common(field.type)) if len(types[field.name]) > 1 else field for field in each])
+        for each in distinct
+    ]
+    try:
+        schema = pa.unify_schemas(distinct, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SchemaMismatch(_without_common_type(schemas) or f"The files have no common schema: {error}") from error
+    _require_one_spelling(Schema(schema), schemas)
+    for key, values in folders.items():
+        if schema.get_field_index(key) < 0:
+            schema = schema.append(pa.field(key, hive.inferred_type(values)))
+    return Schema(schema)
+
+
+def _common(type: pa.DataType) -> pa.DataType:
+    """The type of the values, without what only the Arrow schema adds: dictionaries, views, time zones."""
+    if t.is_dictionary(type):
+        return type.value_type
+    if t.is_string_view(type):
+        return pa.string()
+    if t.is_binary_view(type):
+        return pa.binary()
+    if t.is_timestamp(type) and type.tz is not None:
+        return pa.timestamp(type.unit, "UTC")
+    if t.is_struct(type):
+        return pa.struct([field.with_type(_common(field.type)) for field in type])
+    return type
+
+
+def _without_common_type(schemas: Sequence[tuple[str, Schema]]) -> str | None:
+    """The message about the first column whose types cannot be united, with a file of each type."""
+    found: dict[str, dict[pa.DataType, str]] = {}
+    for where, schema in schemas:
+        for field in schema.arrow:
+            types = found.setdefault(field.name, {})
+            types.setdefault(_common(field.type), where)
+            try:
+                pa.unify_schemas([pa.schema([(field.name, type)]) for type in types], promote_options="permissive")
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                has = ", and ".join(f"{type} in {name}" for type, name in types.items())
+                return f'The column "{field.name}" has types without a common type: {has}. Move one of them away.'
+    return None
+
+
+def _require_one_spelling(united: Schema, schemas: Sequence[tuple[str, Schema]]) -> None:
+    """Raise `SchemaMismatch` for names that differ only in case: one column in some engines, two in others."""
+    spelled: dict[tuple[str, ...], str] = {}
+    for column in united:
+        other = spelled.setdefault(tuple(part.lower() for part in column.parts), column.path)
+        if other == column.path or any({other, column.path} <= schema.columns.keys() for _, schema in schemas):
+            continue
+        one, two = (next(name for name, schema in schemas if path in schema.columns) for path in (other, column.path))
+        raise SchemaMismatch(
+            f'A column is named "{other}" in {one} and "{column.path}" in {two}: one column in engines that '
+            "ignore case, two in others. Rewrite the files with one name: "
+            "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
+        )

@@ -16,11 +16,10 @@ from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
 from zskip.parquet.arrow_differences import open_parquet
-from zskip.parquet.footers import Readable, hull
+from zskip.parquet.footer_reads import Readable
+from zskip.parquet.footers import hull
 from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-
-__all__ = ["with_statistics_from_rows"]
 
 
 def with_statistics_from_rows(

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from zskip.core import types as t
 
-__all__ = ["by_leaf", "holds_clock", "holds_int96", "in_utc", "with_instants", "with_instants_of_all"]
-
 ParquetSchema = Any
 """`pyarrow.parquet.ParquetSchema`: the leaves of a file."""
 ColumnSchema = Any

@@ -20,8 +20,6 @@ import numpy as np
 from zskip.parquet.batch_footers import follow
 from zskip.parquet.thrift import CHUNK_FIELDS, Shape, trace
 
-__all__ = ["Footers", "parse"]
-
 SLOTS: Final = tuple(name for names in CHUNK_FIELDS.values() for name in names)
 _RARE, _MANY_RARE = 8, 16
 _BLOCK_BYTES, _LEAST_BLOCK = 16 << 20, 512

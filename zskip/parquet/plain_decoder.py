@@ -14,8 +14,6 @@ from zskip.core import types as t
 from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.core.types import widened
 
-__all__ = ["PlainDecoder"]
-
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _NUMBERS = {"BOOLEAN": np.uint8, "INT32": np.int32, "INT64": np.int64, "FLOAT": np.float32, "DOUBLE": np.float64}
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}

@@ -11,8 +11,6 @@ from typing import Final
 
 from zskip.parquet.batch_footers import Step
 
-__all__ = ["CHUNK_FIELDS", "Shape", "trace"]
-
 CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
     # field numbers below ColumnChunk: the names of a text's offset and length, or of a number or flag
     (3, 12, 6): ("lower_at", "lower_length"),

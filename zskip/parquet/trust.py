@@ -34,8 +34,6 @@ from zskip.core.schema import join_path
 from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics
 
-__all__ = ["Writer", "reason_to_distrust", "trusted", "writer"]
-
 _SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"

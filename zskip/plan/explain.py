@@ -18,8 +18,6 @@ from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
 from zskip.tablelog import dropped_files, dropped_text, sketches_of
 
-__all__ = ["explain", "facts"]
-
 _SHOWN_PATHS = 5
 _SHOWN_GROUPS = 20
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import polars
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Plan", "PlannedFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:

@@ -19,8 +19,6 @@ from zskip.plan.survivors import Survivors, surviving_groups
 from zskip.pruning import Budget, candidates, outcomes
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 
-__all__ = ["find_survivors", "kept_survivors", "plan"]
-
 _SHARDS_AT_ONCE = 16
 """260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""
 

@@ -15,8 +15,6 @@ from zskip.core.schema import Schema
 from zskip.language import Predicate
 from zskip.storage import Storage
 
-__all__ = ["FILE_FIELDS", "Groups", "Scan"]
-
 FILE_FIELDS = pa.schema(
     {
         "path": pa.string(),

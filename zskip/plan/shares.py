@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Share", "Skipped", "rest"]
-
 
 class Share(NamedTuple):
     """A part of a whole. A count that is not known is None.

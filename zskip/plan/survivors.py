@@ -18,8 +18,6 @@ from zskip.plan.shares import Share, Skipped, rest
 from zskip.pruning import residuals
 from zskip.tablelog import Changes, Index, RowGroupUnits
 
-__all__ = ["Survivors", "surviving_groups"]
-
 _Value = TypeVar("_Value")
 _MOST_DERIVED = 16
 

@@ -18,8 +18,6 @@ from zskip.pruning.evidence import Ints, UnitSearch
 from zskip.pruning.outcomes import TRUE
 from zskip.pruning.row_values import Rows
 
-__all__ = ["candidates"]
-
 _MAX_VALUES = 1 << 13
 """Constants of one condition that are searched for; with more of them, ranges leave about as few units."""
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from zskip.language.intervals.spans import Keys, Span, key_family
-from zskip.pruning.outcomes import Bools, Outcomes
-
-__all__ = ["compare_spans", "is_single"]
+from zskip.language.intervals.spans import Bools, Keys, Span, key_family
+from zskip.pruning.outcomes import Outcomes
 
 
 def compare_spans(op: str, left: Span, right: Span) -> Outcomes:

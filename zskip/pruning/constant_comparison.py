@@ -18,13 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.language.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
+from zskip.language.intervals.spans import Bools, Keys, Span, key_family, key_limits, keys, values_of
 from zskip.language.tree import Scalar
 from zskip.pruning.evidence import Evidence
-from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
+from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
 from zskip.pruning.rank_search import RankIndex
-
-__all__ = ["Steps", "cuts_at", "is_nan"]
 
 Masks = np.ndarray
 

@@ -31,8 +31,6 @@ from zskip.pruning.outcomes import Outcomes
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["computed"]
-
 _TRUE, _FALSE, _NULL, _RAISED = 1, 0, 2, -1
 
 _MAX_STRING = 4096

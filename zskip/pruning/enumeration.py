@@ -21,8 +21,6 @@ from zskip.language.tree import Reference
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["Points", "is_enumerable", "narrowed_by_values"]
-
 WIDEST = 1024
 """The most values in a unit's range, or combinations of values in its ranges."""
 

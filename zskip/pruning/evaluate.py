@@ -43,8 +43,6 @@ from zskip.pruning.row_values import Rows
 from zskip.pruning.term_spans import Terms
 from zskip.stats import Statistics
 
-__all__ = ["outcomes"]
-
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
 MOST_PROVED = 2_000

@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MOST_BYTES", "MOST_NANOSECONDS", "Cost", "TooCostly", "children", "cost"]
-
 MOST_BYTES = 4 << 20
 """The most bytes of all results for one batch of values, of which DuckDB holds a few copies."""
 

@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from zskip.language.intervals.spans import Bools
 from zskip.language.tree import Contains, Scalar
-from zskip.pruning.outcomes import Bools
-
-__all__ = ["Evidence", "EvidenceOfUnits", "Ints", "UnitSearch"]
 
 Ints = npt.NDArray[np.int64]
 

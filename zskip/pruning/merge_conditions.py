@@ -22,8 +22,6 @@ from zskip.language.intervals.spans import key_family
 from zskip.language.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
 from zskip.pruning.constant_comparison import is_nan
 
-__all__ = ["merged_by_term", "split_ranges", "split_row_values"]
-
 _FEWEST = 4
 """The number of parts from which they are combined."""
 

@@ -10,9 +10,6 @@ import numpy.typing as npt
 
 from zskip.language.intervals.spans import Bools
 
-__all__ = ["FAIL", "FALSE", "NULL", "TRUE", "Bools", "Outcomes", "all_of", "any_of"]
-
-
 TRUE, FALSE, NULL, FAIL = 1, 2, 4, 8
 """The bits of a mask of outcomes. FAIL: the engine may raise an error."""
 

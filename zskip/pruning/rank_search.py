@@ -17,10 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.language.intervals.spans import Keys
-from zskip.pruning.outcomes import Bools
-
-__all__ = ["RankIndex"]
+from zskip.language.intervals.spans import Bools, Keys
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

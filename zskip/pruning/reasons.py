@@ -16,8 +16,6 @@ from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
 
-__all__ = ["Obstacle", "Reason", "reasons"]
-
 _NO_STATISTICS = Why("no statistics of this column", Cause.NO_STATISTICS)
 
 

@@ -10,8 +10,6 @@ from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
 from zskip.stats import Statistics
 
-__all__ = ["residuals"]
-
 _MAX_RESIDUALS = 64
 """Distinct residuals in one plan. An engine runs a scan for each, so the rarest are replaced by the whole predicate."""
 

@@ -21,15 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.language.intervals.spans import Span, values_of
+from zskip.language.intervals.spans import Bools, Span, values_of
 from zskip.language.tree import Reference
 from zskip.pruning.column_comparison import is_single
 from zskip.pruning.constant_comparison import cuts_at
 from zskip.pruning.evidence import Evidence
-from zskip.pruning.outcomes import Bools, Outcomes
+from zskip.pruning.outcomes import Outcomes
 from zskip.pruning.rank_search import RankIndex
-
-__all__ = ["Rows"]
 
 AT_ONCE = 1 << 20
 """Points that are tested in one step, over more than two columns."""

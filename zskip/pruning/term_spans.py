@@ -13,9 +13,6 @@ from zskip.pruning.enumeration import Points
 from zskip.pruning.evidence import Evidence
 from zskip.stats import Statistics
 
-__all__ = ["Terms"]
-
-
 _MAX_CACHED = 64
 """Terms whose spans are cached: those of a predicate with thousands of terms would fill the memory."""
 

@@ -5,11 +5,9 @@ possible by the methods of `zskip.Table` with ``session=`` · ``index``: indexin
 structured streaming · ``register_source``: ``spark.read.format("zskip")``.
 """
 
-from zskip.spark.data_source import register_source
-from zskip.spark.index_folder import index
-from zskip.spark.streaming import append_batch
+from zskip.spark.data_source import append_batch, register_source
 from zskip.spark.tables import read, register, sql, table
-from zskip.spark.writing import cluster, delete, optimize, write
+from zskip.spark.writing import cluster, delete, index, optimize, write
 
 __all__ = [
     "append_batch",

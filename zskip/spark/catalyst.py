@@ -29,8 +29,6 @@ from zskip.errors import ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.spark.spark_session import Semantics, same_in_spark
 
-__all__ = ["predicate"]
-
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 # Classes of Spark's own package that run code of a user or of a plug-in, or that refer to another plan.
 _EXCLUDED = {

@@ -14,17 +14,23 @@ interfaces. No method raises inside Spark's planner: where planning fails, all f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from zskip.spark.jvm import CONNECTOR, Proxy, Unsupported, one_line
-from zskip.spark.scan_builder import ScanBuilder
+import pyarrow as pa
+
+from zskip.core import types as t
+from zskip.plan import Survivors
+from zskip.spark.jvm import CONNECTOR, Jvm, Proxy, Unsupported, elements, one_line
+from zskip.spark.pruned_scan import PrunedScan, ScanDefaults, spark_builder
 from zskip.spark.snapshot_files import SnapshotFiles
+from zskip.statements.aggregates import Aggregates, rows_of_index
+from zskip.statements.first_rows import FirstRows, holding_first_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["self_pruning"]
 
 _SOURCES = "org.apache.spark.sql.execution.datasources.v2"
 
@@ -112,5 +118,214 @@ class Table(Proxy):
     def capabilities(self) -> Any:
         return self._capabilities
 
-    def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
-        return ScanBuilder(self._files, self._types)
+    def newScanBuilder(self, options: Any) -> _ScanBuilder:  # noqa: N802
+        return _ScanBuilder(self._files, self._types)
+
+
+# Spark's interface ``ScanBuilder``: the filters, columns, limits and aggregates that a query pushes down.
+
+
+class _ScanBuilder(Proxy):
+    """Collects what one query pushes down, and builds its scan."""
+
+    class Java:
+        implements = (
+            "org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters",
+            f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",
+            f"{CONNECTOR}.read.SupportsPushDownAggregates",
+            f"{CONNECTOR}.read.SupportsPushDownTopN",
+            f"{CONNECTOR}.read.SupportsPushDownLimit",
+        )
+
+    def __init__(self, files: SnapshotFiles, types: Any) -> None:
+        self._files, self._types = files, types
+        self._filters: Any = files.jvm.empty_seq
+        self._required: Any = types
+        self._survivors: Survivors | None = None
+        # Whether the survivors' predicate is equivalent to the filters, not only implied by them.
+        self._is_equivalent = True
+        self._is_cut = False
+        self._index_scan: _IndexScan | None = None
+        # The last aggregation and its scan: Spark offers each aggregation twice.
+        self._offered: tuple[Any, _IndexScan | None] | None = None
+
+    # --- called by Spark ---
+
+    def pushFilters(self, filters: Any) -> Any:  # noqa: N802
+        """The filters that Spark must apply to the rows: all but those on partition columns.
+
+        None are needed if every row of all surviving files matches and the files cannot change. Then the Parquet reader
+        gets no filters either: it would treat a column that only filters use as NULL, because it does not read it.
+        """
+        predicate, self._is_equivalent = self._files.predicate(elements(filters))
+        survivors = self._survivors = self._files.survivors(predicate)
+        left = filters
+        if len(self._files.partitions):
+            left = spark_builder(self._files, self._types, self._files.empty_reader).pushFilters(filters)
+        known = self._is_equivalent and survivors.predicate is not None and survivors.index.snapshot.managed
+        if known and survivors.all_match.all():
+            return self._files.jvm.empty_seq
+        self._filters = filters
+        return left
+
+    def pushedFilters(self) -> Any:  # noqa: N802
+        return self._files.jvm.array(f"{CONNECTOR}.expressions.filter.Predicate")
+
+    def pruneColumns(self, required: Any) -> None:  # noqa: N802
+        self._required = required
+
+    def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802
+        """Whether the index determines the aggregates."""
+        return self._scan_of_aggregates(aggregation) is not None
+
+    def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802
+        self._index_scan = self._scan_of_aggregates(aggregation)
+        return self._index_scan is not None
+
+    def pushLimit(self, rows: int) -> bool:  # noqa: N802
+        return self._keep_first(FirstRows(0, rows))
+
+    def pushTopN(self, orders: Any, rows: int) -> bool:  # noqa: N802
+        order = orders[0]
+        name = self._files.jvm.column_name(order.expression())
+        descending = order.direction().toString() == "DESC"
+        return name is not None and self._keep_first(FirstRows(0, rows, name, descending))
+
+    def isPartiallyPushed(self) -> bool:  # noqa: N802
+        """True: Spark itself sorts the rows and applies the limit."""
+        return True
+
+    def build(self) -> _IndexScan | PrunedScan:
+        if self._index_scan is not None:
+            return self._index_scan
+        survivors = self._remaining()
+        return PrunedScan(self._files, self._types, self._filters, self._required, survivors, self._is_cut)
+
+    # --- implementation ---
+
+    def _remaining(self) -> Survivors:
+        if self._survivors is None:
+            self._survivors = self._files.survivors(None)
+        return self._survivors
+
+    def _scan_of_aggregates(self, aggregation: Any) -> _IndexScan | None:
+        if self._offered is None or not self._offered[0].equals(aggregation):
+            scan = None
+            try:
+                if self._is_equivalent:
+                    scan = _scan_of_aggregates(aggregation, self._remaining(), self._files.jvm)
+            except Exception as error:
+                self._files.warn(error)
+            self._offered = aggregation, scan
+        return self._offered[1]
+
+    def _keep_first(self, wanted: FirstRows) -> bool:
+        """Drop the files that hold none of the first rows. Returns whether there are any."""
+        before = self._remaining()
+        try:
+            left = holding_first_rows(before, wanted, lambda *_: None) if self._is_equivalent else before
+        except Exception as error:
+            self._files.warn(error)
+            return False
+        self._survivors, self._is_cut = left, len(left) < len(before)
+        return self._is_cut
+
+
+# count, min and max from the index, as Spark's interface ``LocalScan``: no file is read.
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of an aggregate. ``function``: count, min or max · ``column``: None for count(*)."""
+
+    function: str
+    column: str | None
+
+
+def _scan_of_aggregates(aggregation: Any, survivors: Survivors, jvm: Jvm) -> _IndexScan | None:
+    """A scan that returns the aggregates as one row; None if the index does not determine them.
+
+    ``aggregation``: a Java object, connector.expressions.aggregate.Aggregation.
+    """
+    if len(aggregation.groupByExpressions()) or survivors.changes or not survivors.index.snapshot.managed:
+        return None
+    calls = [_aggregate_call(one, jvm) for one in aggregation.aggregateExpressions()]
+    known = [call for call in calls if call is not None]
+    if len(known) < len(calls) or not known or not len(survivors):
+        return None
+    ordered = frozenset(call.column for call in known if call.column and call.function != "count")
+    counted = frozenset(call.column for call in known if call.column and call.function == "count")
+    columns = survivors.index.snapshot.schema.columns
+    if not all(name in columns and _is_settable(columns[name].type) for name in ordered):
+        return None
+    found = rows_of_index(survivors, Aggregates(0, True, ordered, counted))
+    if found is None or len(found.rest):
+        return None
+    values = []
+    for call in known:
+        if call.column is None:
+            values.append(found.rows[0])
+        elif call.function == "count":
+            values.append(found.columns[call.column].count[0])
+        else:
+            column = found.columns[call.column]
+            values.append((column.lower if call.function == "min" else column.upper)[0])
+    return _IndexScan(jvm, values, len(survivors))
+
+
+def _aggregate_call(aggregate: Any, jvm: Jvm) -> _Call | None:
+    kind = aggregate.getClass().getSimpleName()
+    if kind == "CountStar":
+        return _Call("count", None)
+    if kind not in ("Count", "Min", "Max") or (kind == "Count" and aggregate.isDistinct()):
+        return None
+    name = jvm.column_name(aggregate.column())
+    return None if name is None else _Call(kind.lower(), name)
+
+
+class _IndexScan(ScanDefaults):
+    """Spark's interface ``LocalScan`` over one row."""
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.LocalScan",)
+
+    def __init__(self, jvm: Jvm, values: list[pa.Scalar], files: int) -> None:
+        super().__init__(jvm)
+        self._files = files
+        named = pa.schema([(f"aggregate{number}", value.type) for number, value in enumerate(values)])
+        self._types = jvm.types(named)
+        self._row = jvm.class_("org.apache.spark.sql.catalyst.expressions.SpecificInternalRow")(self._types)
+        for place, value in enumerate(values):
+            _set(jvm, self._row, place, value)
+
+    # --- called by Spark ---
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self._types
+
+    def description(self) -> str:
+        return f"aggregates of {self._files:,} files, from the index"
+
+    def rows(self) -> Any:
+        return self._jvm.array("org.apache.spark.sql.catalyst.InternalRow", [self._row])
+
+
+def _is_settable(type: pa.DataType) -> bool:
+    known = t.is_signed_integer(type) or t.is_date32(type) or t.is_decimal128(type)
+    return bool(known or (t.is_timestamp(type) and type.unit == "us"))
+
+
+def _set(jvm: Jvm, row: Any, place: int, value: pa.Scalar) -> None:
+    """Set a field of a row in Spark's internal form: dates as days, timestamps as microseconds."""
+    type = value.type
+    if not value.is_valid:
+        row.setNullAt(place)
+    elif t.is_signed_integer(type):
+        {8: row.setByte, 16: row.setShort, 32: row.setInt, 64: row.setLong}[type.bit_width](place, value.as_py())
+    elif t.is_date(type):
+        row.setInt(place, value.cast(pa.int32()).as_py())
+    elif t.is_timestamp(type):
+        row.setLong(place, value.cast(pa.int64()).as_py())
+    else:
+        decimal = jvm.class_("org.apache.spark.sql.types.Decimal")
+        row.update(place, decimal.apply(value.as_py(), type.precision, type.scale))

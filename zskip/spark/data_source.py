@@ -13,15 +13,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import wraps
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip import tablelog
 from zskip.api import open as open_table
 from zskip.binder import bind
 from zskip.core import types as t
@@ -29,22 +30,27 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.plan.scan import Scan
-from zskip.spark import hive_values
-from zskip.spark.data_writer import WriteJob, write_job
+from zskip.spark import hadoop, hive_values, spark_backend
 from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark
 from zskip.spark.spark_types import arrow_schema, spark_schema
-from zskip.storage import hive
+from zskip.stats import DataFiles
+from zskip.storage import Storage, hive, open_storage
 from zskip.storage.opening import is_supported
 from zskip.table import Table
-from zskip.writer import Written
+from zskip.tablelog import Index, Snapshot, with_segments
+from zskip.writer import WriteOptions, Written, append, storable_schema, write_files
+from zskip.writer import append as append_rows
+from zskip.writer.backend import LOCAL
+from zskip.writer.evolution import appended
+from zskip.writer.routing import fitted
+from zskip.writer.row_source import of_reader
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
     from pyspark.sql.types import StructType
 
-__all__ = ["register_source"]
 
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _PARTITION_BYTES = 128_000_000
@@ -242,7 +248,7 @@ def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
     return PushingReader if pushes else Reader
 
 
-def _writer_class() -> Callable[[WriteJob], DataSourceWriter]:
+def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
     from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
     @dataclass
@@ -250,7 +256,7 @@ def _writer_class() -> Callable[[WriteJob], DataSourceWriter]:
         written: Written
 
     class Writer(DataSourceArrowWriter):
-        def __init__(self, job: WriteJob) -> None:
+        def __init__(self, job: _WriteJob) -> None:
             self.job = job
 
         @_plain_errors
@@ -300,7 +306,7 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             table = _opened(self.options)
             if self.options.get("version"):
                 raise InvalidOption("A table is written at its newest version: leave out the option version.")
-            job = write_job(table.uri, _storage_options(self.options), arrow_schema(schema), overwrite=overwrite)
+            job = _write_job(table.uri, _storage_options(self.options), arrow_schema(schema), overwrite=overwrite)
             return writer_class(job)
 
     return Source
@@ -355,3 +361,118 @@ def _opened(options: Mapping[str, str]) -> Table:
 def _storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(options.get("storage_options") or "{}")
     return found
+
+
+# ``df.write.format("zskip")``: tasks write data files in a table's layout, then the driver commits all of them.
+
+# The resources of one task: an executor runs several at once. No user gave this limit, so no file is refused by it.
+_TASK = WriteOptions(threads=1, memory_limit="512MB", strict_memory=False)
+
+
+def _write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, overwrite: bool) -> _WriteJob:
+    """A job that appends rows with this schema to the newest version of a table, or replaces all of its rows.
+
+    Raises `TableNotFound`, `SchemaMismatch`, and `InvalidOption` for a table without a layout.
+    """
+    job = _WriteJob(path, storage_options, 0, storable_schema(rows), overwrite)
+    base = tablelog.load(job.storage)
+    append.require_managed(job.storage, base)
+    if base.layout is None or not base.layout.columns:
+        raise InvalidOption(f"{job.storage.uri} has no layout by which tasks could write. Use zskip.spark.write.")
+    evolved = appended(base.schema.arrow, job.rows)
+    own = (base.schema.columns.get(path) for path in base.layout.columns)
+    columns = {*base.partition_by, *(column.parts[0] for column in own if column is not None)}
+    for name in columns if overwrite else ():
+        if name not in job.rows.names or evolved.field(name).type != job.rows.field(name).type:
+            raise InvalidOption(
+                f'The table is laid out by "{name}" of type {base.schema.arrow.field(name).type}, and the new rows '
+                "have no such column. Replace the table by zskip.open(path).overwrite(df, by=…, session=spark)."
+            )
+    return replace(job, version=base.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteJob:
+    """A write of a DataFrame, as Spark sends it to the tasks. ``version``: the table's version that it is based on."""
+
+    path: str
+    storage_options: dict[str, Any] = field(repr=False)
+    version: int
+    rows: pa.Schema
+    overwrite: bool
+
+    @property
+    def storage(self) -> Storage:
+        return open_storage(self.path, self.storage_options or None)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write the rows of a task. After an error none of its files remains."""
+        storage, base = self._base()
+        kept = append.kept_options(base, _TASK)
+        given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
+        schema = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
+        look_ups = None if self.overwrite else append.look_ups_of(Index(storage, base), kept)
+        return write_files(given, storage, Schema(schema), append.sized_by_rows(base, kept), look_ups)
+
+    def commit(self, parts: Sequence[Written]) -> None:
+        """Commit the files of all tasks at once. Raises `CommitConflict` after removing the files."""
+        storage, base = self._base()
+        by = append.kept_options(base, WriteOptions()).by
+        whole = Written(
+            fitted(self.rows.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
+            DataFiles.concat([part.files for part in parts]),
+            sum(part.rows for part in parts),
+            max([part.rows_per_file for part in parts], default=1),
+            reduce(with_segments, [part.sketches for part in parts], ()),
+        )
+        done = replace(LOCAL, write=lambda *_: whole)
+        given = of_reader(self.rows.empty_table().to_reader())
+        with tablelog.naming_vacuums(storage, base):
+            if self.overwrite:
+                options = append.kept_options(base, WriteOptions())
+                append.create(storage, base, given, options, done)
+            else:
+                append.append(storage, base, given, WriteOptions(), backend=done)
+
+    def abort(self, parts: Sequence[Written]) -> None:
+        """Remove the files of the tasks that succeeded."""
+        for part in parts:
+            append.removal(self.storage, part)()
+
+    def _base(self) -> tuple[Storage, Snapshot]:
+        storage = self.storage
+        return storage, tablelog.load(storage, self.version)
+
+    def _cast(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from pa.Table.from_batches([batch]).cast(self.rows).to_batches()
+
+
+# A sink for structured streaming that commits each micro-batch exactly once.
+
+
+def append_batch(
+    path: str | os.PathLike[str],
+    *,
+    application: str = "stream",
+    storage_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Callable[[DataFrame, int], None]:
+    """A function for ``writeStream.foreachBatch`` that appends each batch to a table exactly once.
+
+    A batch that Spark runs again after a failure is recognised by its id and not appended again. ``application``
+    identifies the stream among all that write to the table; a stream with a new checkpoint needs a new name.
+    ``options`` are those of `zskip.spark.write`, at least ``by=``: the first batch creates a missing table with them.
+    """
+
+    def append(df: DataFrame, batch_id: int) -> None:
+        storage = hadoop.open_storage(df.sparkSession, path, storage_options)
+        batch = (application, batch_id)
+        newest = tablelog.newest(storage)
+        if newest is not None:
+            Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
+        else:
+            backend = spark_backend.backend(df.sparkSession)
+            append_rows.create(storage, None, backend.open_rows(df, None), WriteOptions(**options), backend, batch)
+
+    return append

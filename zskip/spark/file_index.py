@@ -17,8 +17,6 @@ from zskip.spark.snapshot_files import SnapshotFiles
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FileIndex", "self_pruning"]
-
 
 def self_pruning(files: SnapshotFiles) -> DataFrame:
     """A DataFrame over all files of a snapshot. Spark reads only those that its filters do not rule out.

@@ -31,15 +31,13 @@ from zskip.spark.jvm import one_line
 from zskip.spark.spark_session import is_connect, require_session
 from zskip.storage import Listing, Storage, abandon, undone_on_error
 from zskip.storage.opening import is_supported
+from zskip.storage.remote import Upload
 from zskip.storage.secrets import refuse_secrets
 from zskip.storage.storage import table_path, unsafe_paths
-from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
     import fsspec
     from pyspark.sql import SparkSession
-
-__all__ = ["HadoopStorage", "open_storage"]
 
 # File systems whose rename atomically fails if the target exists; of abfs, accounts with a hierarchical namespace.
 _ATOMIC = {"hdfs", "webhdfs", "swebhdfs"}

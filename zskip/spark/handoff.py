@@ -29,8 +29,14 @@ from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.spark.inferred_types import Inference, in_spark_types
-from zskip.spark.meaning_settings import require_proved_meaning
-from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark, setting
+from zskip.spark.spark_session import (
+    Semantics,
+    is_connect,
+    require_proved_meaning,
+    require_session,
+    same_in_spark,
+    setting,
+)
 from zskip.spark.spark_types import spark_schema
 from zskip.tablelog import Index
 
@@ -40,16 +46,6 @@ if TYPE_CHECKING:
 
     from zskip.storage import Storage
 
-
-__all__ = [
-    "column",
-    "manifest",
-    "named_files",
-    "parquet_options",
-    "read_files",
-    "spark_uri",
-    "to_spark",
-]
 
 _LIST_IN_THE_DRIVER = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 

@@ -29,8 +29,6 @@ from zskip.errors import SchemaError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-__all__ = ["NULL", "HiveRule", "value", "values_of"]
-
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["Inference", "in_spark_types", "with_spark_types"]
-
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _TYPED = b"zskip.spark_types"
 # Sources of an index that give the types of its columns.

@@ -17,8 +17,6 @@ from zskip.language import Dialect, Predicate
 from zskip.language.tree import Reference, in_, never
 from zskip.spark.jvm import Jvm
 
-__all__ = ["is_key_type", "key_predicates"]
-
 _TEXT = re.compile(r"NULL|'(?:[^']|'')*'")
 # This many take a tenth of a second to read from Java, parse and sort.
 _MOST_KEYS = 200_000

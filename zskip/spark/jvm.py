@@ -15,8 +15,6 @@ from zskip.spark.spark_types import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONNECTOR", "Jvm", "Proxy", "Unsupported", "elements", "one_line", "warn_once"]
-
 CONNECTOR = "org.apache.spark.sql.connector"
 """The package of Spark's public connector interfaces."""
 # The same class: its name since Spark 4.2, and before.

@@ -33,8 +33,6 @@ from zskip.writer import Routing, common_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Forest", "file_numbers", "leaf_column", "lookup", "union_of_columns"]
-
 _GRID_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int32).max
 

@@ -13,8 +13,6 @@ from zskip.spark.join_keys import key_predicates
 from zskip.spark.jvm import CONNECTOR, Jvm, Proxy
 from zskip.spark.snapshot_files import SnapshotFiles
 
-__all__ = ["PrunedScan", "ScanDefaults", "spark_builder"]
-
 # Seconds that Spark takes on a typical machine for each file, for each byte of the columns that it reads, and at least
 # for a query that collects the keys of a join.
 _SECONDS_PER_FILE, _SECONDS_PER_BYTE, _SECONDS_PER_KEY_QUERY = 1e-3, 2e-8, 0.15

@@ -25,8 +25,6 @@ from zskip.spark.spark_types import spark_schema
 from zskip.statements.key_pruning import file_slices
 from zskip.tablelog import Index
 
-__all__ = ["SnapshotFiles"]
-
 _KEPT_READERS = 16
 
 

@@ -9,8 +9,8 @@ into the table and their footers are read. The commit is the same as for every b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +23,27 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
-from zskip.spark import sampling, staging
-from zskip.spark.executor_sketches import map_items, sketched
+from zskip.spark import staging
+from zskip.spark.executor_footers import chunks_of, on_executors
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import column, read_files
 from zskip.spark.spark_session import require_java, require_pyspark, require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
+from zskip.stats import DataFiles
 from zskip.storage import Storage, abandon, undone_on_error
-from zskip.tablelog import Index
+from zskip.tablelog import Index, SketchRecord
+from zskip.tablelog.parts import Drafts
+from zskip.tablelog.segments import new_ids
+from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, Written, storable_schema
 from zskip.writer.backend import Backend
 from zskip.writer.look_ups import LookUps
+from zskip.writer.sketching import keys_of_file, segments_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["active_session", "backend"]
 
 _LOCAL_OPTIONS = ("memory_limit", "temp_directory", "threads")
 
@@ -70,7 +74,7 @@ def backend(session: SparkSession) -> Backend:
         rows_of_scan=partial(_rows_of_scan, session),
         rows_of_files=partial(_rows_of_files, session),
         write=_write,
-        map=partial(map_items, session),
+        map=partial(_map_items, session),
     )
 
 
@@ -164,12 +168,12 @@ def _write(
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema)
-    sampled = sampling.count_and_sample(df, schema, options)
-    routing = sampling.fit(df, sampled, schema, options, look_ups)
+    sampled = staging.count_and_sample(df, schema, options)
+    routing = staging.fit(df, sampled, schema, options, look_ups)
     length = max(1, -(-sampled.total // max(routing.files, 1)))
     files = staging.write(df, storage, schema, options, routing, sampled, length)
     with undone_on_error(partial(abandon, storage, files.path.to_pylist())):
-        files, sketches = sketched(df.sparkSession, storage, schema, options, files)
+        files, sketches = _sketched(df.sparkSession, storage, schema, options, files)
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
 
@@ -207,3 +211,44 @@ def _as(values: Column, given: DataType, wanted: DataType) -> Column:
     if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
         return f.transform_values(values, lambda _, value: _as(value, given.valueType, wanted.valueType))
     return values.cast(wanted)
+
+
+# Sketches of files that Spark wrote: the executors read the sketched columns, the driver sorts and writes segments.
+
+_ITEMS_PER_TASK, _TASKS_AT_ONCE = 4, 64
+
+
+def _sketched(
+    spark: SparkSession, storage: Storage, schema: Schema, options: WriteOptions, files: DataFiles
+) -> tuple[DataFiles, tuple[SketchRecord, ...]]:
+    """The files with ids, and the segments of the sketches that the options name. Without sketches, files get no ids.
+
+    The driver holds the keys of at most 256 files at once, besides its memory for sorting. Raises `CorruptFile` after
+    removing the segments.
+    """
+    names = named_sketches(options.sketches, schema)
+    if not names:
+        return files, ()
+    files = replace(files, id=new_ids(len(files)))
+    paths = files.path.to_pylist()
+    drafts = Drafts(storage)
+    with undone_on_error(drafts.discard):
+        read = partial(keys_of_file, storage, schema, tuple(options.partition_by), names)
+        keys = _map_items(spark, storage, read, paths, options)
+        return files, segments_of(drafts, names, keys, paths, files.id.to_numpy(), options)
+
+
+def _map_items(
+    spark: SparkSession, storage: Storage, work: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
+) -> Generator[Any, None, None]:
+    """`Backend.map` on the executors; in the driver for files that only its Hadoop client reaches."""
+    if isinstance(storage, HadoopStorage):
+        yield from map(work, items)
+        return
+    for some in chunks_of(items, _ITEMS_PER_TASK * _TASKS_AT_ONCE):
+        for found in on_executors(spark, partial(_all_of, work), chunks_of(some, _ITEMS_PER_TASK)):
+            yield from found
+
+
+def _all_of(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [work(item) for item in items]

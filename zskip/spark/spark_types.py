@@ -17,8 +17,6 @@ from zskip.errors import SchemaError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["OPAQUE", "arrow_schema", "spark_schema", "with_spark_type"]
-
 _FIELD = b"zskip.spark_field"
 OPAQUE = pa.month_day_nano_interval()
 """The Arrow type of columns about which nothing can be proved, because their values are others on Spark."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,15 +21,12 @@ from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.jvm import Jvm, Unsupported, warn_once
 from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_session import Semantics, is_connect, require_session
-from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.table_formats import source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["read", "register", "sql", "table"]
 
 
 def table(
@@ -117,7 +116,7 @@ def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, An
     views: dict[str, Any] = {}
     names: dict[str, str] = {}
     done = 0
-    for found in table_paths(statement):
+    for found in _table_paths(statement):
         name = names.setdefault(found.path, f"zskip_{len(names)}")
         if name not in views:
             views[name] = table(spark, found.path, storage_options=storage_options)
@@ -170,3 +169,62 @@ def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str
 
 
 _WARNED: set[str] = set()
+
+
+# Paths of tables in Spark statements: ``SELECT … FROM 'lake/conn' JOIN 'lake/dns' USING (uid)``.
+
+_TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")
+      | (?P<quoted>`(?:[^`]|``)*`)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<other>\S)""",
+    re.DOTALL | re.VERBOSE,
+)
+_AFTER_FROM = {"where", "group", "order", "having", "limit", "union", "except", "intersect", "select", "window", "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class _TablePath:
+    """A path in the place of a table's name, and its half-open range of characters in the statement."""
+
+    start: int
+    end: int
+    path: str
+
+
+def _table_paths(sql: str) -> list[_TablePath]:
+    """The strings of a statement that name tables: after FROM, JOIN, or a comma between tables.
+
+    >>> [found.path for found in table_paths("SELECT trim(BOTH 'x' FROM 'y') FROM 'a', 'b/c' t JOIN 'd' ON s = 'e'")]
+    ['a', 'b/c', 'd']
+    """
+    found = []
+    # One entry for each open parenthesis: whether it holds a query, and whether tables may follow.
+    query, tables = [True], [False]
+    before: list[str] = ["", ""]
+    for token in _TOKEN.finditer(sql):
+        if token["comment"] is not None:
+            continue
+        text = token[0].lower()
+        if before[-1] == "(":
+            query[-1] = query[-1] or text in ("select", "with", "from")
+        if text == "(":
+            # A parenthesis among tables holds a join or a query.
+            among_tables = tables[-1] and before[-1] in ("from", "join", ",", "(")
+            query.append(among_tables)
+            tables.append(among_tables)
+        elif text == ")" and len(query) > 1:
+            query.pop()
+            tables.pop()
+        elif token["word"] and text == "from":
+            tables[-1] = query[-1] and before[-1] != "distinct"
+        elif token["word"] and text == "join":
+            tables[-1] = True
+        elif token["word"] and text in _AFTER_FROM:
+            # After ON, a comma or a JOIN may introduce the next table.
+            tables[-1] = tables[-1] and text == "on"
+        elif token["string"] is not None and tables[-1] and before[-1] in ("from", "join", ",", "("):
+            found.append(_TablePath(token.start(), token.end(), re.sub(r"\\(.)", r"\1", token[0][1:-1])))
+        before.append(text)
+    return found

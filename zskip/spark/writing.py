@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from zskip import tablelog
@@ -14,22 +15,20 @@ from zskip.binder import bind
 from zskip.core.progress import Progress
 from zskip.core.receipts import Clustered, Deleted, Optimized
 from zskip.errors import InvalidOption
+from zskip.spark.executor_footers import read_foreign_footers
 from zskip.spark.hadoop import open_storage
-from zskip.spark.index_folder import index
-from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import backend
-from zskip.spark.spark_session import Semantics, require_session
+from zskip.spark.spark_session import Semantics, require_proved_meaning, require_session
 from zskip.table import Table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
 from zskip.writer.compaction import compact
-from zskip.writer.compaction.cluster_folder import cluster_folder
+from zskip.writer.compaction.cluster import cluster_folder
 from zskip.writer.options import FileLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["cluster", "delete", "optimize", "write"]
 
 _SIZES = ("files", "rows_per_file", "file_size")
 
@@ -154,3 +153,25 @@ def _opened(
 def _session(df: DataFrame) -> SparkSession:
     require_session(df)
     return df.sparkSession
+
+
+# Index a folder of foreign Parquet with Spark, which reads footers on the executors.
+
+
+def index(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    deep: bool = False,
+    files_per_task: int = 500,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Index the Parquet files of a folder in place, as `zskip.index` does, on the cluster.
+
+    ``deep``: also read rows for statistics that the footers lack. The executors need zskip installed and must reach the
+    folder under the same path or URL. Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
+    """
+    require_session(spark)
+    storage = open_storage(spark, path, storage_options)
+    read = partial(read_foreign_footers, spark, storage, files_per_task=files_per_task, deep_scan=deep)
+    return Table(storage, tablelog.index_files(storage, deep_scan=deep, read=read))

@@ -21,8 +21,6 @@ from zskip.plan import Survivors
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import FileStatistics
 
-__all__ = ["Aggregates", "IndexRows", "Values", "aggregates", "rows_of_index"]
-
 _AGGREGATE = re.compile(r"(?P<function>min|max|count)\((?P<term>#\d+)\)|count_star\(\)")
 
 # Seconds to open a file, and to generate and group one synthetic row.

@@ -32,8 +32,6 @@ from zskip.statements.key_pruning import Ask, JoinedTable, can_prune, cast_keys,
 from zskip.stats import Statistics
 from zskip.tablelog import Dimension, Index, load
 
-__all__ = ["prune_by_attributes"]
-
 # The keys of a dimension's newer files are asked for even if the facts would be read in less time; it happens once.
 _LEAST_SECONDS = 0.05
 

@@ -17,8 +17,6 @@ from zskip.language import Predicate, conjunction
 from zskip.language.sql_literals import identifier
 from zskip.statements.plan_tree import Scan
 
-__all__ = ["Conditions", "Session", "conditions_of", "known_zone"]
-
 # The engine has bound a printed condition, so a setting can only matter to its calls, casts and arithmetic operators.
 _READS_SETTINGS = re.compile(r"[\w\"]\s*\((?!\s*SELECT)|::|[/%~]|TIME ZONE|TIMESTAMPTZ")
 # Constants and operators that no setting affects.

@@ -29,8 +29,6 @@ from zskip.plan import Survivors
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import Ranges
 
-__all__ = ["FirstRows", "first_rows", "holding_first_rows"]
-
 # Seconds to open a file.
 _FILE_SECONDS = 1.3e-4
 # The shares of the files that are queried for the k-th value, tried in turn.

@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once
 
-__all__ = ["JoinKeys", "join_keys"]
-
 _LEFT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}
 _RIGHT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT_SEMI", "LEFT", "SINGLE", "ANTI"}
 # Joins whose output for a row of this side does not depend on other rows of the side.

@@ -33,8 +33,6 @@ from zskip.stats import Ranges
 from zskip.tablelog import Index
 from zskip.tablelog.sketches import SketchName
 
-__all__ = ["Ask", "JoinedTable", "KeySet", "can_prune", "cast_keys", "file_slices", "files_with_keys", "prune_by_keys"]
-
 # Seconds per query, per file and per row, on a typical machine, for local files of which some columns are read.
 _QUERY_SECONDS, _FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
 # The share of a file's rows that is expected to match conditions or keys, if the file is not known to match as a whole.

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from zskip.language.sql_literals import identifier
 
-__all__ = ["Node", "Scan", "StubColumns", "places_scanned_once", "read_tree", "scan_below"]
-
 _SCAN = "PYTHON_ARROW_SCAN"
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
 _TEXT = re.compile(r"'(?:[^']|'')*'")

@@ -4,7 +4,6 @@
 are being written. The package ``parquet`` reads them from the footers of files.
 """
 
-from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.ranges import Ranges, Statistics
+from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics, Ranges, Statistics
 
 __all__ = ["ColumnStatistics", "DataFiles", "FileStatistics", "Ranges", "Statistics"]

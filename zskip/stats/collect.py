@@ -13,8 +13,6 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics, FileStatistics
 
-__all__ = ["LONGEST_BOUND", "merged", "row_groups"]
-
 LONGEST_BOUND = 256
 """A string or binary bound of more bytes than this is cut, the upper one upwards, and is then not called exact."""
 

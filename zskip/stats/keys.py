@@ -26,8 +26,6 @@ from zskip.core.schema import Schema
 from zskip.core.types import is_orderable, logical_type
 from zskip.errors import NotOrderable
 
-__all__ = ["Boundaries", "dense_codes", "order_bits", "row_hashes"]
-
 Codes = NDArray[np.int32]
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 

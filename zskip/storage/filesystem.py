@@ -9,8 +9,6 @@ from fsspec.spec import AbstractBufferedFile
 
 from zskip.storage.storage import Storage
 
-__all__ = ["StorageFileSystem"]
-
 
 class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
     """A read-only file system. Paths are the addresses that `Storage.uri_of` returns, with or without the scheme."""

@@ -24,8 +24,6 @@ from zskip.errors import ForeignTable, UnsafePath
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 
-__all__ = ["folders_of", "refuse_folder", "refuse_foreign_files", "refuse_tables_around", "with_ancestors"]
-
 _LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
 _LOG_ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text"}
 _HUDI_PARTITION = ".hoodie_partition_metadata"

@@ -16,18 +16,6 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 from zskip.errors import SchemaError, SchemaMismatch
 
-__all__ = [
-    "NULL",
-    "encoded_names",
-    "folder",
-    "inferred_type",
-    "partition_scalars",
-    "partition_texts",
-    "partitions",
-    "require_partition_type",
-    "values_of",
-]
-
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
 _LONGEST_NAME = 255  # bytes, on most file systems

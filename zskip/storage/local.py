@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import fsspec
     from _typeshed import ReadableBuffer
 
-__all__ = ["LocalStorage"]
-
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 _BUFFER_BYTES = 1 << 20

@@ -14,8 +14,6 @@ from zskip.storage.local import LocalStorage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import Storage
 
-__all__ = ["is_supported", "open_storage"]
-
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _ONE_SLASH = re.compile(r"(file|memory|s3a?|gs|az|azure|abfss?):/(?!/)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote, unquote
@@ -14,16 +17,13 @@ import obstore
 import pyarrow as pa
 from obstore import exceptions, store
 
-from zskip.errors import InvalidOption, MissingDependency, UnsupportedStore
+from zskip.errors import InvalidOption, MissingDependency, TableError, UnsupportedStore, first_line
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
-from zskip.storage.store_errors import client_message, shorten, translated
-from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["SCHEMES", "ObjectStorage", "open_remote"]
 
 _STORES: Mapping[str, Any] = {
     "s3": store.S3Store,
@@ -67,9 +67,9 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
                 _STORES[scheme], bucket, config=config or None, **arguments | {"retry_config": _NO_RETRIES}
             )
         except (exceptions.BaseError, TypeError, ValueError) as error:
-            shorten(error)
+            _shorten(error)
             raise InvalidOption(
-                f'The store at "{without_secrets(url)}" cannot be opened: {client_message(error)}'
+                f'The store at "{without_secrets(url)}" cannot be opened: {_client_message(error)}'
             ) from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
@@ -158,7 +158,7 @@ class ObjectStorage:
 
     def exists(self, path: str) -> bool:
         try:
-            with translated(self.uri, path):
+            with _translated(self.uri, path):
                 obstore.head(self._objects, self._key(path))
         except FileNotFoundError:
             return False
@@ -168,7 +168,7 @@ class ObjectStorage:
         above = len(self._prefix)
         key = self._key(prefix.rstrip("/")) if prefix else self._prefix.rstrip("/")
         rows = []
-        with translated(self.uri, prefix):
+        with _translated(self.uri, prefix):
             for page in obstore.list(self._objects, prefix=key or None, chunk_size=1000):
                 for entry in page:
                     path = entry["path"][above:]
@@ -179,7 +179,7 @@ class ObjectStorage:
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         key = f"{self._key(folder)}/"
         names: list[str] = []
-        with translated(self.uri, folder):
+        with _translated(self.uri, folder):
             # A store that can start a listing after a key sends only the new names.
             for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
                 names += [entry["path"][len(key) :] for entry in page]
@@ -191,7 +191,7 @@ class ObjectStorage:
 
     def _head(self, path: str) -> tuple[str, int | None, int | None, str | None]:
         try:
-            with translated(self.uri, path):
+            with _translated(self.uri, path):
                 return (path, *_status(obstore.head(self._objects, self._key(path))))
         except FileNotFoundError:
             return path, None, None, None
@@ -201,11 +201,11 @@ class ObjectStorage:
             table_path(path)
 
     def read(self, path: str) -> bytes:
-        with translated(self.uri, path):
+        with _translated(self.uri, path):
             return bytes(obstore.get(self._objects, self._key(path)).bytes())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        with translated(self.uri, path):
+        with _translated(self.uri, path):
             if start < 0:
                 tail = bytes(obstore.get(self._objects, self._key(path), options={"range": {"suffix": -start}}).bytes())
                 return tail[:length]
@@ -218,7 +218,7 @@ class ObjectStorage:
                 raise
 
     def put(self, path: str, data: bytes) -> None:
-        with translated(self.uri, path):
+        with _translated(self.uri, path):
             obstore.put(self._objects, self._key(path), data)
 
     @cached_property
@@ -227,20 +227,20 @@ class ObjectStorage:
         return self._open_without_retries()
 
     def put_once(self, path: str, data: bytes) -> None:
-        with translated(self.uri, path):
+        with _translated(self.uri, path):
             obstore.put(self._without_retries, self._key(path), data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with translated(self.uri, path):
+        with _translated(self.uri, path):
             try:
                 obstore.put(self._objects, self._key(path), data, mode="create")
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return False
             except (exceptions.NotSupportedError, NotImplementedError) as error:
-                shorten(error)
+                _shorten(error)
                 raise UnsupportedStore(
                     f"The store of {self.uri} cannot create an object only if it is absent, so a commit could lose "
-                    f"another writer's: {client_message(error)}"
+                    f"another writer's: {_client_message(error)}"
                 ) from error
         return True
 
@@ -248,7 +248,7 @@ class ObjectStorage:
         key = self._key(path)
 
         def publish(file: BinaryIO) -> None:
-            with translated(self.uri, path):
+            with _translated(self.uri, path):
                 obstore.put(self._objects, key, file)
 
         return cast(BinaryIO, Upload(publish))
@@ -257,13 +257,13 @@ class ObjectStorage:
         """Do nothing: an object store acknowledges a put once it is durable."""
 
     def move(self, source: str, target: str) -> None:
-        with translated(self.uri, source):
+        with _translated(self.uri, source):
             obstore.rename(self._objects, self._key(source), self._key(target))
 
     def delete(self, paths: Sequence[str]) -> None:
         keys = [self._key(path) for path in paths]
         try:
-            with translated(self.uri, "…"):
+            with _translated(self.uri, "…"):
                 if keys:
                     obstore.delete(self._objects, keys)
         except FileNotFoundError:
@@ -287,3 +287,94 @@ def _status(entry: Any) -> tuple[int, int, str | None]:
     modified = entry["last_modified"]
     nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
     return int(entry["size"]), nanoseconds, entry["e_tag"]
+
+
+# Translate errors of an object store's client into those of a file system, with the address and a remedy.
+
+_PAGE = "See docs/object-stores.md."
+# A pattern in the client's message → the cause and the remedy. The first match counts.
+_CAUSES = {
+    r"169\.254\.169\.254|/latest/api/token": "no credentials were found, and this machine has no role of its own. "
+    'Give keys or a profile as storage_options or by the environment; a public bucket needs "skip_signature": True',
+    r"without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint": "the bucket is in "
+    'another region. Give it as "region" in storage_options, or as AWS_REGION',
+    r"NoSuchBucket|ContainerNotFound|Error performing list request.*404 Not Found": "there is no such bucket or "
+    "container at this endpoint. Create it, or correct its name",
+    "builder error": 'an endpoint that begins with http:// needs "allow_http": True in storage_options',
+    "error sending request|dns error": "no answer came from there. Check the endpoint, or the name of the account",
+    "InvalidAccessKeyId": "the store does not know this access key",
+    "SignatureDoesNotMatch|AuthenticationFailed": "the secret key, or the signature, is not that of the access key",
+}
+# The client has no separate error for a listing that is refused.
+_REFUSED = re.compile(r"status code: 40[13] ")
+
+
+@contextmanager
+def _translated(uri: str, path: str) -> Iterator[None]:
+    """Raise `FileNotFoundError`, `PermissionError` or `TableError` in place of an error from the store's client."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        _shorten(error)
+        raise FileNotFoundError(f"{uri}/{path} does not exist.") from error
+    except exceptions.BaseError as error:
+        kinds = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        refused = isinstance(error, kinds) or _REFUSED.search(str(error)) is not None
+        kind = PermissionError if refused else TableError
+        what = f"The store {'refuses access to' if refused else 'failed at'} {uri}/{path}"
+        cause = _cause(error, refused)
+        _shorten(error)
+        raise kind(f"{what}: {cause}") from error
+
+
+def _shorten(error: BaseException | None) -> None:
+    """Reduce a client's error, and those before it, to `client_message`: tracebacks and logs show chained errors."""
+    while error is not None:
+        if isinstance(error, exceptions.BaseError | FileNotFoundError):
+            error.args = (_client_message(error),)
+        error = error.__cause__ or error.__context__
+
+
+def _cause(error: Exception, refused: bool) -> str:
+    text = str(error)
+    for pattern, cause in _CAUSES.items():
+        if re.search(pattern, text, re.DOTALL):
+            return f"{cause}. {_PAGE}"
+    if refused:
+        return f"these credentials may not do that, or there are none. {_PAGE} ({_client_message(error)})"
+    return _client_message(error)
+
+
+def _client_message(error: BaseException) -> str:
+    """The first line of a client's message, without secrets; the other lines dump its internal structures."""
+    return without_secrets(first_line(error))
+
+
+# `Upload`: a writable file for stores that accept only complete objects.
+
+_SPOOL_BYTES = 16 << 20
+
+
+class Upload(tempfile.SpooledTemporaryFile[bytes]):
+    """A file buffered in memory, and on disk once it is large; `close` publishes it as one object."""
+
+    def __init__(self, publish: Callable[[BinaryIO], None]) -> None:
+        super().__init__(max_size=_SPOOL_BYTES)
+        self._publish = publish
+
+    def close(self) -> None:
+        if not self.closed:
+            self.seek(0)
+            try:
+                self._publish(cast(BinaryIO, self))
+            finally:
+                super().close()
+
+    def discard(self) -> None:
+        """Close the file without publishing it."""
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()

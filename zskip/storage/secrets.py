@@ -7,8 +7,6 @@ from urllib.parse import unquote
 
 from zskip.errors import InvalidOption
 
-__all__ = ["refuse_secrets", "refuse_user", "without_secrets"]
-
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:[/:]*"
 # A key may contain slashes, KEY:SEC/RET@bucket; but a port is not a key, hdfs://name:8020/user/@me.
 _USER = re.compile(

@@ -9,8 +9,6 @@ from types import TracebackType
 
 from zskip.errors import UncertainCommit, first_line
 
-__all__ = ["Staged"]
-
 
 class _State(Enum):
     MADE = "made"

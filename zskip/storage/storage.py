@@ -22,8 +22,6 @@ from zskip.errors import UnsafePath
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "undone_on_error", "unsafe_paths"]
-
 # The file name extensions of Parquet, compared without regard to case.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 

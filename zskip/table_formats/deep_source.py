@@ -21,8 +21,6 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
 
-__all__ = ["DeepSource"]
-
 
 @dataclass(frozen=True)
 class DeepSource:

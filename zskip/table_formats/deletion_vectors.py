@@ -19,8 +19,6 @@ from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import RESTORE
 
-__all__ = ["FRAME", "bitmap_rows", "positions", "unframed"]
-
 _MAGIC = 1681511377
 _SIZE, _CHECKSUM = struct.Struct(">i"), struct.Struct(">I")
 FRAME = _SIZE.size + _CHECKSUM.size

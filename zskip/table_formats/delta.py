@@ -42,8 +42,6 @@ from zskip.table_formats.source import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSource", "is_delta", "log_versions"]
-
 _FEATURES = frozenset(
     {
         "columnMapping",

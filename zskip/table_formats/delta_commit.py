@@ -26,8 +26,6 @@ from zskip.table_formats.source import FIELD_ID, STORED_AS
 from zskip.tablelog import Index
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 
-__all__ = ["replace_files", "require_replaceable"]
-
 _WRITER_FEATURES = frozenset(
     {
         "appendOnly",

@@ -21,8 +21,6 @@ import pyarrow.parquet as pq
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import reading
 
-__all__ = ["commit_path", "require_intact_log"]
-
 _COMMIT = re.compile(r"(\d{20})\.json")
 _WHOLE = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9A-Fa-f-]{36})?\.(?:parquet|json)")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")

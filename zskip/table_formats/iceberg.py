@@ -18,8 +18,7 @@ from zskip.stats import ColumnStatistics
 from zskip.storage import Storage, open_storage
 from zskip.table_formats.iceberg_bounds import decoded
 from zskip.table_formats.iceberg_deletes import deleted_by_file
-from zskip.table_formats.iceberg_metadata import newest_metadata, read_metadata, refuse_type
-from zskip.table_formats.iceberg_paths import path_in, plain_address
+from zskip.table_formats.iceberg_metadata import newest_metadata, path_in, plain_address, read_metadata, refuse_type
 from zskip.table_formats.source import (
     DEFAULT,
     FIELD_ID,
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema as IcebergSchema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-__all__ = ["IcebergSource", "manifest_entries"]
 
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Table properties that set folders for new files."""
@@ -119,7 +116,7 @@ class IcebergSource:
             from pyiceberg.table import StaticTable
         except ImportError as error:
             raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
-        from zskip.table_formats.iceberg_io import StorageIO
+        from zskip.table_formats.iceberg_metadata import StorageIO
 
         io, name = StorageIO(self.storage), "static-table"
         metadata = read_metadata(io, self.metadata)

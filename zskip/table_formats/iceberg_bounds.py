@@ -21,8 +21,6 @@ import pyarrow as pa
 
 from zskip.core import types as t
 
-__all__ = ["decoded"]
-
 
 def decoded(bounds: Sequence[bytes | None], type: pa.DataType) -> pa.Array:
     """The bounds as values of a type; null where a bound is missing or is not a value of that type.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from zskip.errors import CommitConflict, UnsupportedFormat, first_line
 from zskip.storage import Staged
 from zskip.table_formats.iceberg import IcebergSource, manifest_entries
-from zskip.table_formats.iceberg_paths import path_in
+from zskip.table_formats.iceberg_metadata import path_in
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import reading
 from zskip.tablelog import Index
@@ -24,8 +24,6 @@ from zskip.tablelog import Index
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
-
-__all__ = ["replace_files", "require_replaceable"]
 
 _ATTEMPTS = 5
 _RUN = "zskip.run"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.table import Table
 
-__all__ = ["deleted_by_file"]
-
 
 class _Entry(NamedTuple):
     """A live entry of a delete manifest.

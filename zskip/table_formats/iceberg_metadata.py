@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from zskip.errors import TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Storage
@@ -16,7 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["METADATA_ENDINGS", "newest_metadata", "read_metadata", "refuse_type"]
+    from zskip.storage.storage import Storage
+
 
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 
@@ -124,3 +130,76 @@ def refuse_type(name: str, type_: str, address: str) -> None:
             f'{address}: the column "{name}" of the Iceberg table has the type {found[1]}, which zskip does not read. '
             "Read the table with an engine that does, or keep such columns in a table of their own."
         )
+
+
+# Converts the addresses in the metadata of an Iceberg table to paths in a storage.
+
+
+def plain_address(location: str) -> str:
+    """An address from an Iceberg writer in the form that `Storage.uri` has.
+
+    >>> plain_address("file:/lake/t"), plain_address("s3a://lake/t")
+    ('/lake/t', 's3://lake/t')
+    """
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", location))  # Hadoop writes one slash
+
+
+def path_in(storage: Storage, location: str) -> str:
+    """The path in a storage of a file named in a table's metadata. Raises `UnsupportedFormat` for one outside it.
+
+    For local folders, the targets of symbolic links are compared.
+    """
+    path, root = plain_address(location), storage.uri.rstrip("/") + "/"
+    if path.startswith(root):
+        return path.removeprefix(root)
+    if storage.local is not None and path.startswith("/"):
+        folder, _, name = path.rpartition("/")
+        target = f"{_target(folder)}/{name}"
+        if target.startswith(inner := f"{_target(storage.uri)}/"):
+            return target.removeprefix(inner)
+    raise UnsupportedFormat(
+        f"The Iceberg table at {storage.uri} names the file {location}, which is outside of its folder. If a catalog "
+        "keeps it there, by write.data.path or write.metadata.path, open the table by its object: "
+        "zskip.open(catalog.load_table(…)). One disk or one bucket must hold its files. If the folder was moved, move "
+        "it back, or have an engine rewrite its paths (rewrite_table_path of Spark)."
+    )
+
+
+@lru_cache(maxsize=4096)
+def _target(folder: str) -> str:
+    return os.path.realpath(folder).rstrip("/")
+
+
+# Lets pyiceberg read files through zskip's `Storage`, with the same credentials.
+
+
+class StorageIO(FileIO):
+    """Read-only access to the files below a table's folder."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    def new_input(self, location: str) -> InputFile:
+        return _Input(self._storage, location)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise UnsupportedFormat(f"{location} can only be written through the catalog of its Iceberg table.")
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise UnsupportedFormat(f"{location} can only be removed through the catalog of its Iceberg table.")
+
+
+class _Input(InputFile):
+    def __init__(self, storage: Storage, location: str) -> None:
+        super().__init__(location)
+        self._storage, self._path = storage, path_in(storage, location)
+
+    def __len__(self) -> int:
+        return int(self._storage.size_and_modified([self._path]).size[0].as_py())
+
+    def exists(self) -> bool:
+        return self._storage.exists(self._path)
+
+    def open(self, seekable: bool = True) -> InputStream:
+        return io.BytesIO(self._storage.read(self._path))

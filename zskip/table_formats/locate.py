@@ -10,16 +10,13 @@ from typing import Any
 
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedFormat
 from zskip.storage import Storage, open_storage
-from zskip.table_formats.cache import cache_of
 from zskip.table_formats.deep_source import DeepSource
 from zskip.table_formats.delta import DeltaSource, is_delta, log_versions
 from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.iceberg_metadata import METADATA_ENDINGS
-from zskip.table_formats.log_index import follow
+from zskip.table_formats.log_index import cache_of, follow
 from zskip.table_formats.source import Source
 from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, load, newest
-
-__all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]
 
 
 def open_index(

@@ -21,21 +21,6 @@ from zskip.parquet.trust import Writer, trusted
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.storage import Storage
 
-__all__ = [
-    "DEFAULT",
-    "FIELD_ID",
-    "RESTORE",
-    "STORED_AS",
-    "Content",
-    "Source",
-    "content_files",
-    "deleted_rows",
-    "live_statistics",
-    "mark_of",
-    "plain_field",
-    "reading",
-]
-
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 """Keys of a field's metadata: its name in the data files, or its id there, if that is not the field's name; and its
 default, as text, for the rows of files that lack it."""

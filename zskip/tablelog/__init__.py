@@ -8,11 +8,11 @@ removes files that no version needs · ``runs``: what a commit and a vacuum at t
 
 from zskip.tablelog.commit import commit, layout_assignment
 from zskip.tablelog.dimensions import Dimension
-from zskip.tablelog.dropped_files import dropped_files, dropped_text
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.log import history, latest_version, load, newest, versions
+from zskip.tablelog.own_files import dropped_files, dropped_text
 from zskip.tablelog.repair import repair
 from zskip.tablelog.runs import naming_vacuums
 from zskip.tablelog.sketch_evidence import sketches_of

@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from zskip.core.schema import Schema
 from zskip.core.types import Json, widens
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UnsafePath
@@ -19,15 +23,13 @@ from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog import log
 from zskip.tablelog.dimensions import Dimension
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, read_part
 from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
-from zskip.tablelog.shard_changes import merged, without
-from zskip.tablelog.shards import write_shards
+from zskip.tablelog.shards import FILES_PER_SHARD, write_shards
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
-
-__all__ = ["commit", "layout_assignment"]
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100
@@ -254,7 +256,7 @@ class _Attempt:
         )
         if change.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)
-        return candidate if afresh else merged(self.drafts, candidate)
+        return candidate if afresh else _merged(self.drafts, candidate)
 
     def _sketches(self, newest: Snapshot | None) -> tuple[SketchRecord, ...]:
         change = self.change
@@ -285,7 +287,7 @@ class _Attempt:
         return {part.path for part in (*parts, *(part for shard in self._added or () for part in shard.parts))}
 
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
-        kept, found = without(self.drafts, snapshot, self.change.remove)
+        kept, found = _without(self.drafts, snapshot, self.change.remove)
         if found < (wanted := len(set(self.change.remove))):
             raise CommitConflict(
                 f"{self.storage.uri}: {wanted - found} of the {wanted} files to be removed are not in version "
@@ -367,3 +369,57 @@ def _require_safe_paths(files: DataFiles) -> None:
 def layout_assignment(storage: Storage, layout: LayoutRecord) -> Json:
     """The fitted assignment of a layout, as `Assignment.to_json` returned it; None if the layout has none."""
     return layout.assignment if layout.part is None else json.loads(read_part(storage, layout.part))
+
+
+# Derives the shards of a version from those of the version before: removes files, and merges small shards.
+
+_FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
+
+
+def _without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Shard, ...], int]:
+    """A snapshot's shards without some files, and how many of these it had. Shards without any are not rewritten."""
+    gone = pa.array(sorted(set(paths)), pa.string())
+    if not len(gone):
+        return snapshot.shards, 0
+    index = Index(drafts.storage, snapshot)
+    kept: list[Shard] = []
+    found = 0
+    for number, shard in enumerate(snapshot.shards):
+        hit = pc.is_in(index.shard_paths(number), gone).to_numpy(zero_copy_only=False)
+        found += int(hit.sum())
+        if not hit.any():
+            kept.append(shard)
+        elif not hit.all():
+            kept.extend(_written(drafts, index.data_files([number]).take(np.flatnonzero(~hit)), snapshot))
+    return tuple(kept), found
+
+
+def _merged(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
+    """The same files in fewer shards: eight shards of similar size are merged into one.
+
+    So any number of small commits leaves few shards, and rewrites each file's statistics only a few times
+    (O'Neil 1996, the log-structured merge-tree).
+    """
+    while (crowd := _crowd(snapshot.shards)) is not None:
+        one = _written(drafts, Index(drafts.storage, snapshot).data_files(crowd), snapshot)
+        rest = [shard for number, shard in enumerate(snapshot.shards) if number not in crowd]
+        position = crowd[-1] + 1 - len(crowd)
+        snapshot = replace(snapshot, shards=(*rest[:position], *one, *rest[position:]))
+    return snapshot
+
+
+def _written(drafts: Drafts, files: DataFiles, snapshot: Snapshot) -> tuple[Shard, ...]:
+    first = () if snapshot.layout is None else snapshot.layout.columns
+    return write_shards(drafts, files, snapshot.schema, snapshot.version, first, snapshot.partition_by)
+
+
+def _crowd(shards: Sequence[Shard]) -> list[int] | None:
+    """The numbers of the first `_FANOUT` small shards of one size class; None if no class has as many."""
+    levels: dict[int, list[int]] = {}
+    for number, shard in enumerate(shards):
+        if shard.totals.files < _SMALL:
+            level = levels.setdefault((max(shard.totals.files, 1).bit_length() - 1) // 3, [])
+            level.append(number)
+            if len(level) == _FANOUT:
+                return level
+    return None

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from zskip.core.schema import join_path
 
-__all__ = ["Dimension", "attribute_name", "version_name", "with_attributes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Dimension:

@@ -16,9 +16,6 @@ from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.own_files import refuse_files_of_tables_below
 
-__all__ = ["Changes", "changes", "data_files", "listed", "only"]
-
-
 _BYTES_A_FILE = 128
 _NONE = np.zeros(0, np.int64)
 

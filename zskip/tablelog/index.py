@@ -22,8 +22,6 @@ from zskip.tablelog.parts import Part, lost
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["CACHE_BYTES", "SOURCE_FORMATS", "FileUnits", "Index", "RowGroupUnits"]
-
 _Value = TypeVar("_Value")
 _Column = TypeVar("_Column", pa.Array, pa.Array | None)
 CACHE_BYTES = 1 << 30

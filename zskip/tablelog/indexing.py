@@ -28,8 +28,6 @@ from zskip.tablelog.log import latest_version
 from zskip.tablelog.own_files import refuse_files_of_tables
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["from_statistics", "index_files", "refresh"]
-
 # File system clocks tick every few milliseconds: within a tick, a file can be replaced without a new time.
 _TICK_NS = 20_000_000
 

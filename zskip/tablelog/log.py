@@ -28,26 +28,6 @@ from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
 
-__all__ = [
-    "ENTRY",
-    "GO_BACK",
-    "HINT",
-    "LOG",
-    "create",
-    "entries",
-    "entry_path",
-    "expire",
-    "hinted",
-    "history",
-    "latest_version",
-    "load",
-    "newest",
-    "read_entry",
-    "version_of",
-    "versions",
-    "write_hint",
-]
-
 LOG = "_zskip/log"
 HINT = f"{LOG}/latest"
 GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."

@@ -24,8 +24,6 @@ from zskip.storage.storage import Storage, abandon
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "is_intact", "lost", "read_part"]
-
 BLOCK_BYTES = 1 << 20
 _DIGEST_BYTES = 8
 _NAME = re.compile(r"_zskip/(stats|layout|sketches)/[A-Za-z0-9][A-Za-z0-9._-]{0,200}")

@@ -35,8 +35,6 @@ from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals
 
-__all__ = ["repair"]
-
 DAMAGED = "_zskip/damaged"
 _ATTEMPTS = 10
 _ASKED_VERSIONS = 32

@@ -20,8 +20,6 @@ from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["DATA_FILE", "abandoned", "naming_vacuums", "require_not_doomed", "runs_of"]
-
 # Data files, parts of the index, and files of Spark's staging folders: ``run`` is what the files of one writer share.
 _DATA = r"part-[0-9]{6,}(?:_[0-9]{6,})?-(?P<data>[0-9a-f]{16})(?:-[0-9]+)*(?:-in-[0-9a-f]{16})?\.(?:parquet|pq)"
 _PART = r"_zskip/(?:stats|layout|sketches)/\.?(?P<part>[0-9a-f]{16})"

@@ -25,16 +25,6 @@ from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName
 from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Segment, write_segment
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = [
-    "merged_crowds",
-    "merged_wholly",
-    "new_ids",
-    "open_segment",
-    "published",
-    "require_selective",
-    "segment_paths",
-]
-
 _LOG = logging.getLogger("zskip")
 FOLDER, SUFFIX = "sketches", ".sketch"  # not a data file's suffix, which globs would match
 _FEW_FILES, _NEARLY_ALL = 10, 0.9

@@ -28,8 +28,6 @@ from zskip.tablelog.parts import Drafts, Part, PartFile, lost
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
 
-__all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
-
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 _ROWS_PER_ROW_GROUP = 65_536
 _BOUND_LENGTH, _SHARD_BOUND_LENGTH, _LONGEST = 256, 64, 1 << 30

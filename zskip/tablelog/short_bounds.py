@@ -8,8 +8,6 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 
-__all__ = ["shorten_lower", "shorten_upper"]
-
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -22,13 +22,11 @@ from zskip.errors import DamagedIndex
 from zskip.language.tree import Contains, Reference, Scalar
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
-from zskip.tablelog.shard_ids import ShardIds
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.sketches import SketchName, substrings
 from zskip.tablelog.sketches.hashing import Hashes, can_hash, hashes
 from zskip.tablelog.sketches.pairs import Coverage, Segment
-
-__all__ = ["SketchEvidence", "Sketches", "sketches_of"]
+from zskip.tablelog.snapshot import Shard
 
 _LOG = logging.getLogger("zskip")
 
@@ -295,3 +293,34 @@ class SketchEvidence:
             for shard in shards
         ]
         return np.concatenate([np.zeros(0, bool), *parts])
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIds:
+    """The ranges of ids of all shards, from ``first`` to below ``end``, each with the number of its ``shard``.
+
+    ``unrecorded``: the shards for which the snapshot records no ids.
+    """
+
+    first: Ints
+    end: Ints
+    shard: Ints
+    unrecorded: Ints
+
+    @staticmethod
+    def of(shards: Sequence[Shard]) -> ShardIds:
+        """The ranges of a snapshot's shards."""
+        runs = [(*run, number) for number, shard in enumerate(shards) for run in shard.ids]
+        first, count, owner = np.array(runs, np.int64).reshape(-1, 3).T
+        unrecorded = np.array([number for number, shard in enumerate(shards) if not shard.ids], np.int64)
+        return ShardIds(first, first + count, owner, unrecorded)
+
+    def holding(self, ids: Ints) -> Ints:
+        """The shards that may hold a file of one of these ids, ascending."""
+        ordered = np.sort(ids)
+        hit = np.searchsorted(ordered, self.end) > np.searchsorted(ordered, self.first)
+        return np.union1d(self.shard[hit], self.unrecorded)
+
+    def beyond(self, covered: Coverage) -> Ints:
+        """The shards that may hold a file whose id is not covered, ascending."""
+        return np.union1d(self.shard[~covered.holds(self.first, self.end)], self.unrecorded)

@@ -9,8 +9,6 @@ from zskip.core.types import Json
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketches import SketchName
 
-__all__ = ["SegmentRecord", "SketchRecord", "with_segments"]
-
 _MOST_SEGMENTS = 10_000
 
 

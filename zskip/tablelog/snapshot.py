@@ -24,17 +24,6 @@ from zskip.tablelog.dimensions import Dimension, with_attributes
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketch_records import SketchRecord
 
-__all__ = [
-    "FORMAT",
-    "Bounds",
-    "LayoutRecord",
-    "Shard",
-    "Snapshot",
-    "Totals",
-    "from_bytes",
-    "to_bytes",
-]
-
 FORMAT = 2
 FEATURES: frozenset[str] = frozenset()
 """The features that this zskip knows, which an entry may require of its readers (`requires`). None was needed yet."""

@@ -30,8 +30,6 @@ from zskip.tablelog.runs import DATA_FILE, abandoned
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["require_files", "vacuum"]
-
 # The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"

@@ -27,20 +27,6 @@ from zskip.writer.routing import weights_of
 from zskip.writer.star import Join, as_recorded, joined_with
 from zskip.writer.write import Written
 
-__all__ = [
-    "append",
-    "changed_options",
-    "create",
-    "kept_options",
-    "layout_record",
-    "look_ups_of",
-    "removal",
-    "require_batch",
-    "require_managed",
-    "rows_per_file",
-    "sized_by_rows",
-]
-
 _ATTEMPTS = 10
 _MOST_FILES = 20_000
 _LARGEST_BATCH = 1 << 63

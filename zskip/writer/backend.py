@@ -24,8 +24,6 @@ from zskip.writer.paths import stored_rows
 from zskip.writer.row_source import RowSource, of_reader
 from zskip.writer.write import Written, available_cores, write_files
 
-__all__ = ["LOCAL", "Backend", "Rows", "backend_of"]
-
 
 class Rows(Protocol):
     """Rows to write, in an engine's own form. ``schema``: storable, as `storable_schema` returns it."""

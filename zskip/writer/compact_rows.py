@@ -24,8 +24,6 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 
-__all__ = ["NarrowForms"]
-
 _MOST_STRINGS = np.iinfo(np.int16).max
 
 

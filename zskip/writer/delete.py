@@ -30,8 +30,6 @@ from zskip.writer.key_match import Keys, read_rows
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written, available_cores, rewrite_files
 
-__all__ = ["delete", "would_delete"]
-
 _ATTEMPTS = 50
 
 

@@ -21,8 +21,6 @@ from zskip.core.schema import split_path
 from zskip.core.types import logical_type, may_hold_nan
 from zskip.stats import FileStatistics
 
-__all__ = ["Encoding", "encoding_of", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
-
 
 @dataclass(frozen=True, slots=True)
 class Encoding:

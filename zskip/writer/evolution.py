@@ -9,8 +9,6 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.errors import SchemaMismatch
 
-__all__ = ["appended", "common_type", "evolved", "united"]
-
 _INTEGER_BITS = {
     pa.int8(): (True, 8),
     pa.int16(): (True, 16),

@@ -23,8 +23,6 @@ from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel
 from zskip.writer.storable import storable_rows
 
-__all__ = ["Keys", "read_rows", "require_key_columns"]
-
 
 @dataclass(frozen=True, slots=True)
 class Keys:

@@ -15,8 +15,6 @@ from zskip.layouts.depth import value_widths
 from zskip.stats import Ranges, Statistics, collect
 from zskip.stats.keys import Boundaries, dense_codes
 
-__all__ = ["LookUps"]
-
 _SPANNED = 0.9  # a group with this share of a column's values spans it
 _LEAST_WEIGHT = 1 / 64  # of the column that weighs most
 

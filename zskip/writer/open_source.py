@@ -28,8 +28,6 @@ from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 
-__all__ = ["open_source"]
-
 
 def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> RowSource:
     """The rows of any source in the table above.

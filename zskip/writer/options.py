@@ -27,17 +27,6 @@ from zskip.layouts import LAYOUTS
 if TYPE_CHECKING:
     from zskip.writer.star import Star
 
-__all__ = [
-    "CODECS",
-    "ROW_GROUP_ROWS",
-    "Resources",
-    "Rewrite",
-    "WriteOptions",
-    "require_distinct",
-    "resources_of",
-    "timedelta_of",
-]
-
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000

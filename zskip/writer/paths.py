@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
@@ -30,8 +32,6 @@ from zskip.writer.evolution import united
 from zskip.writer.row_source import Part, RowSource
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.transit_types import compact_strings, with_encoded
-
-__all__ = ["is_folder", "open_paths", "stored_rows"]
 
 KINDS = {
     **dict.fromkeys(PARQUET_ENDINGS, "parquet"),
@@ -298,3 +298,45 @@ def _of_text(files: Sequence[_File], kind: str) -> RowSource:
             raise CorruptFile(f'"{names[0]}" cannot be read as {kind.upper()}: {error}') from error
 
     return row_source.of_streams(storable_schema(query(None).schema), query)
+
+
+# The names of data files, which say to which layout group a file belongs. part-000007-0f3a…c2.parquet file 7 of the
+# write (run) 0f3a…c2, which is its layout group part-000007-9b21…77-3-in-0f3a…c2.parquet what the write 9b21…77 made
+# of it in place: the group stays
+
+_NAME = (
+    r"(?:^|/)part-(?P<number>\d+)(?:_\d+)?-(?P<run>[0-9a-f]{16})(?:-\d+)*(?:-in-(?P<group>[0-9a-f]{16}))?"
+    r"\.(?:parquet|pq)$"
+)
+
+
+def folders_of(paths: pa.StringArray) -> NDArray[np.int64]:
+    """The number of each file's folder."""
+    folder = pc.replace_substring_regex(paths, r"[^/]*$", "")
+    return np.asarray(pc.dictionary_encode(folder).indices, np.int64)
+
+
+def groups_of(paths: pa.StringArray) -> NDArray[np.int64]:
+    """The number of each file's layout group. Groups do not span folders; a file of another writer is its own.
+
+    >>> names = ["part-000000-00000000000000aa.parquet", "part-000001-00000000000000bb-in-00000000000000aa.parquet"]
+    >>> groups_of(pa.array([*names, "x.parquet", "day=1/" + names[0]])).tolist()
+    [0, 0, 1, 2]
+    """
+    parts = pc.extract_regex(paths, _NAME)
+    group, run = pc.struct_field(parts, "group"), pc.struct_field(parts, "run")
+    folder = pc.replace_substring_regex(paths, r"[^/]*$", "")
+    name = pc.binary_join_element_wise(folder, pc.if_else(pc.equal(group, ""), run, group), "")
+    return np.asarray(pc.dictionary_encode(pc.coalesce(name, paths)).indices, np.int64)
+
+
+def in_place(path: str, run: str, number: int) -> str:
+    """The name, without folder and ending, of the file that replaces another one in place.
+
+    >>> in_place("day=1/part-000007-00000000000000aa.parquet", "00000000000000bb", 3)
+    'part-000007-00000000000000bb-3-in-00000000000000aa'
+    """
+    match = re.search(_NAME, path)
+    if match is None:
+        return f"part-{number:06d}-{run}"
+    return f"part-{match['number']}-{run}-{number}-in-{match['group'] or match['run']}"

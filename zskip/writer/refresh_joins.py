@@ -22,8 +22,6 @@ from zskip.writer.paths import stored_rows
 from zskip.writer.star import Star, as_recorded
 from zskip.writer.write import available_cores
 
-__all__ = ["refresh_joins", "stale_files"]
-
 
 def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, JoinsRefreshed]:
     """Read the keys of the files whose attributes are not those of the dimensions' newest versions, and commit their

@@ -21,8 +21,6 @@ from zskip.storage import hive
 from zskip.writer.look_ups import LookUps
 from zskip.writer.options import WriteOptions
 
-__all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]
-
 _LOG = logging.getLogger("zskip")
 # More partitions than this, each of fewer rows than that, are worth a warning.
 _MANY_PARTITIONS, _FEW_ROWS = 200, 1_000

@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["LARGEST", "RowSample", "sample_size"]
-
 _ROWS_AT_ONCE = 1 << 13
 LARGEST = 1_000_000
 

@@ -13,8 +13,6 @@ from zskip.writer.storable import storable_rows, storable_schema
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
-__all__ = ["PART_ROWS", "Part", "RowSource", "of_dataset", "of_parts", "of_reader", "of_streams", "of_table"]
-
 PART_BYTES = 32 << 20
 PART_ROWS = 1 << 18
 

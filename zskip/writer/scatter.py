@@ -21,8 +21,6 @@ import pyarrow as pa
 from zskip.errors import naming
 from zskip.writer.transit_types import trimmed
 
-__all__ = ["FILE_NUMBER", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
-
 FILE_NUMBER = "\x00file"
 """The name of the column that holds each row's file number between scatter and gather."""
 

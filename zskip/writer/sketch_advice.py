@@ -16,8 +16,6 @@ from zskip.language.tree import Compare, Computable, Contains, In, Literal, Node
 from zskip.tablelog.sketches import SketchName
 from zskip.tablelog.sketches.hashing import can_hash
 
-__all__ = ["SketchAdvice", "reads_with_values", "worth_sketching"]
-
 _BYTES_AN_ENTRY = 3
 _LEAST_GAIN = 2.0
 

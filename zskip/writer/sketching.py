@@ -28,8 +28,6 @@ from zskip.writer.paths import rows_of_files
 from zskip.writer.spool import SpillFolders, free_memory
 from zskip.writer.write import available_cores
 
-__all__ = ["complete_sketches", "drop_sketches", "keys_of_file", "segments_of"]
-
 _MEMORY_SHARE = 0.5
 
 

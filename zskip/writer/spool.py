@@ -14,8 +14,6 @@ import pyarrow as pa
 from zskip.errors import naming
 from zskip.writer.row_source import RowSource, of_parts, of_streams
 
-__all__ = ["SpillFolders", "free_memory", "repeatable"]
-
 
 class SpillFolders:
     """Creates folders for spill files below ``parent``, and removes them on success, error and interrupt."""

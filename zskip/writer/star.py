@@ -30,9 +30,6 @@ from zskip.tablelog.dimensions import attribute_name
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 
-__all__ = ["Join", "Star", "as_recorded", "given_joins", "joined_with", "schema_of"]
-
-
 _LOG = logging.getLogger("zskip")
 
 

@@ -26,8 +26,6 @@ from zskip.core import types as t
 from zskip.core.offsets import offsets_of
 from zskip.errors import SchemaError, SchemaMismatch
 
-__all__ = ["storable_rows", "storable_schema", "storable_type"]
-
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in which a table stores rows with this schema. Raises `SchemaError`, which names the column."""

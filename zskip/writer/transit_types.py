@@ -21,8 +21,6 @@ import pyarrow.parquet as pq
 
 from zskip.core import types as t
 
-__all__ = ["ENCODED_STRING", "compact_strings", "transit_schema", "trimmed", "with_encoded"]
-
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """The transit type of strings that repeat."""
 

@@ -49,8 +49,6 @@ from zskip.writer.row_source import RowSource, of_table
 from zskip.writer.storable import storable_rows
 from zskip.writer.write import Written, available_cores, rewrite_files, write_files
 
-__all__ = ["upsert"]
-
 _ATTEMPTS = 50
 # The types for which the planner is asked; the key columns of other types are read from all files.
 _LISTED = (t.is_integer, t.is_floating, t.is_string, t.is_binary, t.is_date, t.is_timestamp, t.is_decimal128)

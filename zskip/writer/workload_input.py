@@ -10,8 +10,6 @@ from typing import TypeAlias, TypeGuard
 
 from zskip.errors import InvalidOption, UnreadableFile, shown
 
-__all__ = ["Workload", "file_of", "queries_of", "split_statements"]
-
 Workload: TypeAlias = Sequence[str] | os.PathLike[str]
 """A list of predicates or SELECT statements, a string of several separated by `;` or line breaks, or a file's path.
 

@@ -36,9 +36,9 @@ from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import Encoding, encoding_of, even_cuts, fitted_encoding, stored_bytes, write_file
-from zskip.writer.file_names import in_place
 from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
+from zskip.writer.paths import in_place
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource, of_parts
@@ -47,8 +47,6 @@ from zskip.writer.spool import SpillFolders, free_memory, repeatable
 from zskip.writer.star import Star
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import transit_schema, trimmed
-
-__all__ = ["Written", "rewrite_files", "write_files"]
 
 _MOST_BUCKETS = 256
 # Shares of the memory limit: for rows in memory, for parts on their way to the buckets, and for a bucket while it is

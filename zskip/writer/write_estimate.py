@@ -16,9 +16,6 @@ from zskip.writer.routing import Routing
 from zskip.writer.storable import storable_schema
 from zskip.writer.write import write_files
 
-__all__ = ["seconds_to_write"]
-
-
 _MOST_ROWS = 160_000
 
 

@@ -17,7 +17,7 @@ from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, NoParquet
 from zskip.inspect.audit import doctor, verify
-from zskip.inspect.audit.random_predicates import random_predicates
+from zskip.inspect.audit.verify import random_predicates
 from zskip.storage import open_storage
 
 

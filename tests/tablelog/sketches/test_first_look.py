@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ import zskip
 from zskip import pruning
 from zskip.binder import bind
 from zskip.plan import plan, planner
-from zskip.tablelog import Index, load, shard_changes, shards, sketches_of
-from zskip.tablelog.shard_ids import ShardIds
+from zskip.tablelog import Index, load, shards, sketches_of
+from zskip.tablelog.sketch_evidence import ShardIds
 from zskip.tablelog.sketches.pairs import Coverage
+
+committing = import_module("zskip.tablelog.commit")
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any table is one of many files, in shards of four."""
     monkeypatch.setattr(planner, "_MANY_FILES", 0)
     monkeypatch.setattr(shards, "FILES_PER_SHARD", 4)
-    monkeypatch.setattr(shard_changes, "_SMALL", 2)
+    monkeypatch.setattr(committing, "_SMALL", 2)
 
 
 def uid(n: int) -> str:

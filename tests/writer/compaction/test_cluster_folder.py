@@ -15,7 +15,7 @@ import pytest
 
 import zskip
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, UnknownColumn
-from zskip.writer.compaction import cluster_folder
+from zskip.writer.compaction import cluster
 
 RANDOM = np.random.default_rng(18)
 NOW = timedelta(0)
@@ -131,9 +131,9 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
         return made
 
     name = "require_same_rows" if moment == "before the commit" else "commit"
-    real = getattr(cluster_folder, name)
+    real = getattr(cluster, name)
     with monkeypatch.context() as patched:
-        patched.setattr(cluster_folder, name, lambda *given, **named: late(real(*given, **named)))
+        patched.setattr(cluster, name, lambda *given, **named: late(real(*given, **named)))
         with pytest.raises(CommitConflict, match=r"late\.parquet.*run it again"):
             zskip.cluster(folder, by=["a"], files=4)
     table = zskip.open(folder)
@@ -145,14 +145,14 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
 
 def test_another_commit_meanwhile_is_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zskip.index(folder)
-    real = cluster_folder.require_same_rows
+    real = cluster.require_same_rows
 
     def other(*given: Any) -> None:
         monkeypatch.undo()
         real(*given)
         zskip.cluster(folder, by=["b"], files=2)
 
-    monkeypatch.setattr(cluster_folder, "require_same_rows", other)
+    monkeypatch.setattr(cluster, "require_same_rows", other)
     with pytest.raises(CommitConflict, match=r"version 2 .* meanwhile"):
         zskip.cluster(folder, by=["a"], files=4)
     assert zskip.open(folder).count() == 3600

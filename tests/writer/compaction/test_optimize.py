@@ -18,8 +18,8 @@ from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.stats import Ranges, Statistics
 from zskip.writer.compaction import compact
 from zskip.writer.compaction.layout_groups import merges
-from zskip.writer.file_names import groups_of
 from zskip.writer.look_ups import LookUps
+from zskip.writer.paths import groups_of
 
 
 def rows_of(

@@ -15,8 +15,6 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.language.sql_literals import identifier
 
-__all__ = ["Collector", "LoggedQueries", "TableNames"]
-
 _LISTED_TABLES = 8
 
 

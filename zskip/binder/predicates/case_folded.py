@@ -17,8 +17,6 @@ from zskip.language.required_text import and_of_known, contains_conditions
 from zskip.language.tree import Literal, Node
 from zskip.language.why import Why
 
-__all__ = ["case_folded_equality"]
-
 _MAX_TEXTS = 1_000
 
 

@@ -17,8 +17,6 @@ from zskip.language.functions.parsed_arguments import require_only
 from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node
 
-__all__ = ["case", "value"]
-
 _MAX_BRANCHES = 180
 """Branches of a CASE, and arguments of COALESCE, that become nested choices; more are left to the engine."""
 

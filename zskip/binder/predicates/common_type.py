@@ -16,8 +16,6 @@ from zskip.language.literals import Refused, fit, has_fixed_offset
 from zskip.language.tree import Call, Literal, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["one_branch_type", "one_type"]
-
 
 def one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
     """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""

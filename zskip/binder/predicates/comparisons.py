@@ -19,8 +19,6 @@ from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node, Opaque, Scalar
 from zskip.language.why import Why
 
-__all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
-
 
 def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
     """The rule for a comparison operator."""

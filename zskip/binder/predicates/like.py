@@ -17,8 +17,6 @@ from zskip.language.literals import Refused
 from zskip.language.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
 from zskip.language.tree import Literal, Node, Scalar
 
-__all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
-
 
 def like(binding: Binding, node: exp.Expr) -> Node:
     """``s LIKE 'p%'``, with the dialect's default escape character."""

@@ -18,8 +18,6 @@ from zskip.language.literals import Refused
 from zskip.language.tree import Node, Reference
 from zskip.language.why import Why
 
-__all__ = ["and_", "is_", "nan", "not_", "null_call", "or_", "xor"]
-
 
 def and_(binding: Binding, node: exp.Expr) -> Node:
     """AND, of any number of parts."""

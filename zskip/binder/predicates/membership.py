@@ -23,8 +23,6 @@ from zskip.language.literals import Refused, integer_limits, unified
 from zskip.language.tree import Literal, Node, Reference, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["among", "between", "in_"]
-
 _MAX_TERMS = 1_000
 """Expressions in a list that are not constants: each of them becomes a comparison."""
 

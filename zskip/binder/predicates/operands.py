@@ -19,8 +19,6 @@ from zskip.language.render import type_name
 from zskip.language.tree import Call, Literal, Node, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["are_comparable", "bind_comparison", "fitted", "may_round", "not_distinct", "require_comparable"]
-
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 

@@ -50,9 +50,8 @@ from pyarrow.types import (
     is_unsigned_integer,
 )
 
-from zskip.core.types.data_type import Form, Type
+from zskip.core.types.data_type import Form, Type, widened, widens, with_leaves
 from zskip.core.types.json_values import Json, decode_values, encode_values
-from zskip.core.types.nested import with_leaves
 from zskip.core.types.type_entries import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.core.types.type_lookup import (
     decimal_of,
@@ -81,7 +80,6 @@ from zskip.core.types.type_lookup import (
     unregister_type,
     value_type,
 )
-from zskip.core.types.widening import widened, widens
 
 __all__ = [
     "TIME_TZ",

@@ -22,8 +22,6 @@ import pyarrow as pa
 
 from zskip.core.types.type_lookup import is_string, of, ticks
 
-__all__ = ["Json", "decode_values", "encode_values"]
-
 Json = Any  # a value that json.loads returns
 
 

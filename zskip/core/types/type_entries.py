@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from zskip.core.types.data_type import Type
 
-__all__ = ["TIME_TZ", "UNIT_NANOSECONDS", "UUID", "known_types"]
-
 UUID = pa.binary(16)
 """The logical type of UUIDs: their 16 bytes, which compare as unsigned. Bytes of a fixed width that are no UUIDs have
 the logical type ``pa.binary()``, so no other column is of this type."""

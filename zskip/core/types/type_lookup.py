@@ -10,34 +10,6 @@ from pyarrow import types as arrow_types
 from zskip.core.types.data_type import Type
 from zskip.core.types.type_entries import known_types
 
-__all__ = [
-    "decimal_of",
-    "entries",
-    "is_binary",
-    "is_boolean",
-    "is_bytes",
-    "is_date",
-    "is_decimal",
-    "is_duration",
-    "is_exact",
-    "is_floating",
-    "is_integer",
-    "is_orderable",
-    "is_string",
-    "is_temporal",
-    "is_time",
-    "is_timestamp",
-    "logical_type",
-    "may_hold_nan",
-    "of",
-    "register_type",
-    "sql_name",
-    "stored_type",
-    "ticks",
-    "unregister_type",
-    "value_type",
-]
-
 _OTHER = Type(name="other", arrow=())
 _ENTRIES: list[Type] = []
 _BY_ID: dict[int, tuple[Type, ...]] = {}

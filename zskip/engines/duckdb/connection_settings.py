@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from zskip.language import Predicate
 
-__all__ = ["READ_BY_FUNCTIONS", "require_planned_meaning"]
-
 READ_BY_FUNCTIONS = {
     "ieee_floating_point_ops": "true",
     "error_on_division_by_zero": "true",

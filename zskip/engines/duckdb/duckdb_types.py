@@ -10,8 +10,6 @@ from zskip.core import types as t
 from zskip.errors import SchemaError
 from zskip.language.sql_literals import identifier
 
-__all__ = ["ambiguous", "duckdb_type", "lossless"]
-
 
 def duckdb_type(arrow: pa.DataType) -> str:
     """The type that DuckDB gives a Parquet column of this Arrow type. It may lose information; see `lossless`.

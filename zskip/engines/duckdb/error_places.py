@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from zskip.errors import underline
 
-__all__ = ["pointing_at", "repointed"]
-
 _EXCERPT = re.compile(r"\n+(?P<line>LINE \d+: .*)\n(?P<caret> *\^)[^\n]*\s*$")
 _QUOTED = re.compile(r'"([^"]+)"|with name (\S+) does not exist')
 _WORD = re.compile(r'"[^"]*"|\'[^\']*\'|\w+|\S')

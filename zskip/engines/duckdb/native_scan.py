@@ -34,22 +34,6 @@ from zskip.storage import hive
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
-__all__ = [
-    "FILES",
-    "UNGUARDED",
-    "Select",
-    "binds_schemas",
-    "file_column_name",
-    "held_by_all",
-    "literal",
-    "native_scan",
-    "partition_values",
-    "read_of_files",
-    "reshaped_structs",
-    "without_patterns",
-]
-
-
 # The guard of a scan that may be bound under any settings.
 UNGUARDED = "false"
 _POSITIONS = ("file_row_number", "file_index")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from zskip.language import Predicate
     from zskip.plan.scan import Scan
 
-__all__ = ["condition", "opened", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
-
 
 def to_duckdb(
     scan: Scan, con: duckdb.DuckDBPyConnection | None = None, columns: Sequence[str] | None = None

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from zskip.storage import Storage
 
-__all__ = ["KnownFile", "register_storage"]
-
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 

@@ -24,8 +24,6 @@ from zskip.language.sql_literals import identifier
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
-__all__ = ["StoredColumn", "StoredForm", "stored_columns", "stored_form"]
-
 _STORED_AS, _FIELD_ID, _DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 _NUMBER = "(file_index + 1)::BIGINT"
 _VALUES, _DELETED = "zskip_files_value", "zskip_files_deleted"

@@ -1,7 +1,6 @@
 """`verify` checks plans against the rows that they skip; `doctor` diagnoses the statistics in a folder's footers."""
 
 from zskip.inspect.audit.doctor import ColumnDiagnosis, Diagnosis, doctor
-from zskip.inspect.audit.verification import Check, Verification, Wrong
-from zskip.inspect.audit.verify import verify
+from zskip.inspect.audit.verify import Check, Verification, Wrong, verify
 
 __all__ = ["Check", "ColumnDiagnosis", "Diagnosis", "Verification", "Wrong", "doctor", "verify"]

@@ -34,8 +34,6 @@ from zskip.storage import Storage, open_storage
 from zskip.table_formats import source_of
 from zskip.tablelog import SOURCE_FORMATS, Index, dropped_files, dropped_text, history, latest_version, load
 
-__all__ = ["ColumnDiagnosis", "Diagnosis", "doctor"]
-
 SMALL_FILE = 1 << 20
 THREADS = 16
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,24 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.binder import bind
+from zskip.core import engine_registry
+from zskip.core import types as t
 from zskip.core.option_checks import check_options
 from zskip.core.progress import Progress, unreported
+from zskip.core.schema import Schema
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
-from zskip.inspect.audit.fingerprint import fingerprint, with_types
-from zskip.inspect.audit.random_predicates import random_predicates
-from zskip.inspect.audit.verification import Check, Verification, Wrong
+from zskip.language import sql_literals
+from zskip.language.render import constant_sql
+from zskip.language.sql_literals import identifier
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups
-from zskip.tablelog import Index, dropped_files
+from zskip.tablelog import Index, dropped_files, dropped_text
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["verify"]
 
 ENGINES = ("duckdb", "arrow", "spark")
 SAMPLED_FILES = 4
@@ -184,7 +188,7 @@ class Auditor:
         for engine in self.engines:
             if engine == "arrow" or predicate.sql(engine) is not None or (given and engine == "spark"):
                 with self.naming_unreadable(found.numbers):
-                    rows[engine] = fingerprint(Plan(found), engine, self.connection, self.spark)
+                    rows[engine] = _fingerprint(Plan(found), engine, self.connection, self.spark)
         return Check(
             text,
             len(self.index),
@@ -277,7 +281,7 @@ class Auditor:
         with self.naming_unreadable(numbers):
             sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
         schema = self.index.snapshot.schema
-        return random_predicates(with_types(sample, schema.arrow), schema, count, seed=seed)
+        return random_predicates(_with_types(sample, schema.arrow), schema, count, seed=seed)
 
     def without_damaged(self, work: Callable[[], Result]) -> Result:
         """The result of some work, which is repeated whenever it finds more damaged files. Raises `CorruptFile`."""
@@ -295,3 +299,229 @@ class Auditor:
         missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(bad, pa.string()))
         existing: np.ndarray = numbers[~np.asarray(missing)]
         return existing
+
+
+# `Verification`: the results of `verify`.
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A wrong proof. ``claim``: "skipped", although ``rows`` match, or "all match", although ``rows`` do not."""
+
+    claim: str
+    path: str
+    row_groups: tuple[int, ...] | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of checking one predicate's plan.
+
+    ``skipped``: the number of skipped files among ``files`` · ``read``: the number of skipped files that were read ·
+    ``row_groups_read``: the number of skipped row groups of kept files that were read · ``rows``: the number of rows
+    that each engine returns for the plan · ``agree``: whether all engines return the same rows.
+    """
+
+    predicate: str
+    files: int
+    skipped: int
+    read: int
+    row_groups_read: int
+    wrong: tuple[Wrong, ...]
+    rows: Mapping[str, int]
+    agree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The results of `verify`.
+
+    ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
+    with the reason · ``unchecked``: predicates left out, since their plans read such files · ``dropped``: files that
+    other programs put into a table's folder, which are not part of the table.
+    """
+
+    uri: str
+    version: int
+    checks: tuple[Check, ...]
+    missing: tuple[str, ...]
+    damaged: Mapping[str, str]
+    unchecked: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether every proof holds, all engines agree, and no file is missing or damaged."""
+        return not self.missing and not self.damaged and self.held
+
+    @property
+    def held(self) -> bool:
+        """Whether every proof that was checked holds, and all engines agree."""
+        return all(not check.wrong and check.agree for check in self.checks)
+
+    def __str__(self) -> str:
+        read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
+        lines = [
+            f"{self.uri}, version {self.version}: predicates checked: {len(self.checks):,}; "
+            f"skipped files read: {read:,} of {skipped:,}; "
+            f"skipped row groups read: {sum(check.row_groups_read for check in self.checks):,}."
+        ]
+        lines += [f"MISSING  {path}" for path in self.missing]
+        lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
+        if self.dropped:
+            lines.append(f"{dropped_text(len(self.dropped))}: {self.dropped[0]}.")
+        if self.unchecked:
+            lines.append(f"Predicates not checked, since their plans read these files: {len(self.unchecked):,}.")
+        for check in self.checks:
+            lines += [
+                f"WRONG    {found.path}: {found.claim}, but {found.rows:,} rows say otherwise: {check.predicate}"
+                for found in check.wrong
+            ]
+            if not check.agree:
+                counts = ", ".join(f"{engine} {rows:,}" for engine, rows in check.rows.items())
+                lines.append(f"DIFFERENT  {counts} rows, or other values: {check.predicate}")
+        if not self.held:
+            lines.append("This is a defect: please report it.")
+        elif self.checks:
+            lines.append("Every proof that was checked held." if self.unchecked else "Every proof held.")
+        return "\n".join(lines)
+
+
+# Fingerprints of the rows that an engine returns for a plan, to compare engines by.
+
+
+def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, spark: Any) -> tuple[int, int]:
+    """The number of rows that an engine returns for a plan, and the sum of their hashes, which DuckDB computes.
+
+    ``spark``: the session for the engine "spark"; None for the active one, or a new one.
+    """
+    schema = plan.scan.schema.arrow
+    if name == "duckdb":
+        batches: Iterable[pa.RecordBatch] = plan.to_duckdb(connection).to_arrow_reader()
+    elif name == "arrow":
+        batches = plan.to_batches()
+    else:
+        batches = (
+            plan.to_spark(spark or engine_registry.engine("spark session").active_session())
+            .toArrow()
+            .select(schema.names)
+            .to_batches()
+        )
+    count, total = 0, 0
+    # On another connection: this one still has the result open, and a query on it would replace the error of an
+    # unreadable file by one of its own.
+    with connection.cursor() as hashing:
+        for batch in batches:
+            if batch.num_rows:
+                rows = _with_types(pa.Table.from_batches([batch]), schema)
+                hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
+                ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
+                count, total = count + batch.num_rows, total + int(hashes)
+    return count, total
+
+
+def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows cast to the types of a schema, including types that DuckDB exports as strings, such as UUIDs."""
+    for number, field in enumerate(schema):
+        logical = t.logical_type(field.type)
+        read = t.of(logical).read
+        if read is not None and t.is_string(rows.schema.field(number).type):
+            texts = rows.column(number).to_pylist()
+            values = [None if text is None else read(text) for text in texts]
+            plain = pa.array([None if value is None else value.as_py() for value in values], logical)
+            rows = rows.set_column(number, field.name, plain.cast(field.type))
+    return rows.cast(schema)
+
+
+def _importable(schema: pa.Schema) -> pa.Schema:
+    """The schema with types that DuckDB imports from Arrow. Distinct values stay distinct."""
+    return pa.schema([field.with_type(t.with_leaves(field.type, _importable_leaf)) for field in schema])
+
+
+def _importable_leaf(type: pa.DataType) -> pa.DataType:
+    if t.is_float16(type):
+        return pa.float32()
+    return pa.string() if t.is_decimal(type) and type.precision > 38 else type
+
+
+# Random predicates over a table's own values: common conditions and edge cases.
+
+
+def _literal(value: Any, type: pa.DataType) -> str:
+    """A value as a DuckDB literal of the column's type. Raises `TypeError` for a type without literals.
+
+    >>> literal("it's", pa.string()), literal(None, pa.int64()), literal(float("nan"), pa.float64())
+    ("'it''s'", 'NULL', "CAST('nan' AS DOUBLE)")
+    """
+    if value is None:
+        return "NULL"
+    if t.is_integer(type) or (t.is_floating(type) and math.isfinite(value)):
+        return repr(value)  # bare, as people write numbers
+    if t.is_time(type):
+        return sql_literals.literal(value, "duckdb")
+    text = constant_sql(pa.scalar(value, type), "duckdb")
+    if text is None:
+        raise TypeError(f"{type} has no literal")
+    return text
+
+
+def _has_literals(type: pa.DataType) -> bool:
+    """Whether `literal` can write every value of a type without loss."""
+    entry = t.of(type)
+    if t.is_time(type):
+        return bool(type.unit != "ns")  # Python's own times end at microseconds
+    if t.is_decimal(type):
+        return bool(type.precision <= 38)
+    # A literal of bytes is a function call, from which nothing can be proved.
+    return not t.is_binary(type) and (entry.spelled is not None or (entry.plain is not None and entry.plain(type)))
+
+
+_Shape = Callable[[str, list[str], random.Random], str]
+
+# Each takes the column, three of its values as literals, and the dice.
+_SHAPES: tuple[_Shape, ...] = (
+    lambda column, values, dice: f"{column} = {values[0]}",
+    lambda column, values, dice: f"{column} {dice.choice(['<', '<=', '>', '>=', '<>'])} {values[0]}",
+    lambda column, values, dice: (
+        f"{column} BETWEEN least({values[0]}, {values[1]}) AND greatest({values[0]}, {values[1]})"
+    ),
+    lambda column, values, dice: f"{column} IN ({', '.join(values)})",
+    lambda column, values, dice: f"{column} NOT IN ({', '.join(values)})",
+    lambda column, values, dice: f"{column} IS {dice.choice(['', 'NOT '])}NULL",
+    lambda column, values, dice: f"{column} IS {dice.choice(['', 'NOT '])}DISTINCT FROM {values[0]}",
+    lambda column, values, dice: f"NOT ({column} {dice.choice(['=', '<', '>='])} {values[0]})",
+)
+
+
+def _prefix(column: str, value: Any, dice: random.Random) -> str:
+    """A LIKE on the first characters of a string, its wildcards escaped."""
+    start = value[: dice.randint(1, max(1, min(8, len(value))))]
+    for special in ("!", "%", "_", "'"):
+        start = start.replace(special, ("'" if special == "'" else "!") + special)
+    return f"{column} LIKE '{start}%' ESCAPE '!'"
+
+
+def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int = 0) -> list[str]:
+    """Predicates over the columns that have literals, with values of ``rows``. Equal seeds give equal predicates."""
+    dice = random.Random(seed)
+    columns = [column for column in schema if column.orderable and _has_literals(column.type)]
+    if not columns or not len(rows):
+        return ["TRUE"][:count]
+    values = {column.path: column.of(rows) for column in columns}
+
+    def leaf() -> str:
+        column = dice.choice(columns)
+        drawn = [values[column.path][dice.randrange(len(rows))].as_py() for _ in range(3)]
+        name = identifier(*column.parts)
+        if t.is_string(column.type) and drawn[0] and dice.random() < 0.2:
+            return _prefix(name, drawn[0], dice)
+        return dice.choice(_SHAPES)(name, [_literal(value, column.type) for value in drawn], dice)
+
+    def tree(depth: int) -> str:
+        if depth == 0 or dice.random() < 0.5:
+            return leaf()
+        joined = f"({tree(depth - 1)}) {dice.choice(['AND', 'AND', 'OR'])} ({tree(depth - 1)})"
+        return f"NOT ({joined})" if dice.random() < 0.2 else joined
+
+    return [tree(2) for _ in range(count)]

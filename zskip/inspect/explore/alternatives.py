@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from zskip import layouts
 
-__all__ = ["Alternative", "alternatives"]
-
 _LAYOUTS = ("auto", "hilbert", "linear")
 _MORE = (1, 4)
 _LEAST_ROWS = 20

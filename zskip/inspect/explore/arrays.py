@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrays", "fitting", "packed"]
-
 
 def packed(data: bytes) -> str:
     """Bytes in the form in which the page contains them: compressed, in Base64."""

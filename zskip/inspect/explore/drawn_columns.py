@@ -5,8 +5,6 @@ from __future__ import annotations
 from zskip.language import Predicate
 from zskip.tablelog import Snapshot
 
-__all__ = ["drawn_columns"]
-
 
 def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) -> list[str]:
     """The paths of at most ``most`` orderable columns: first those of both the predicate and the layout, then those of

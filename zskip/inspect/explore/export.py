@@ -24,8 +24,6 @@ from zskip.language.intervals.spans import Span, key_family, key_limits, keys, o
 from zskip.language.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
 from zskip.stats import Statistics
 
-__all__ = ["ExportedColumn", "Level", "columns_of", "tree_of"]
-
 _EXACT = 1 << 53
 _MOST_CONSTANTS = 64
 """A comparison with more constants cannot be changed in the page; its outcomes are exported."""

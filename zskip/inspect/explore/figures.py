@@ -10,8 +10,6 @@ import numpy as np
 
 from zskip.errors import MissingDependency
 
-__all__ = ["ALPHA", "FILE", "READ", "figures"]
-
 READ, FILE, ALPHA = "#d1495b", "#8fa8bf", 0.3
 """The colors of files that are read and of other files, and the opacity of both."""
 _MARK = "#1d2b36"

@@ -11,8 +11,6 @@ from zskip.inspect.explore.drawn_columns import drawn_columns
 from zskip.plan import Survivors
 from zskip.plot import boxes
 
-__all__ = ["svg"]
-
 _MOST_FILES = 2_000
 """A picture of more files would slow a notebook down; `Table.explore` draws more."""
 

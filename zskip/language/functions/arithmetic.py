@@ -21,8 +21,6 @@ from zskip.language.literals import Refused, integer_limits
 from zskip.language.tree import Call, Literal, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["FUNCTIONS"]
-
 
 def arithmetic(function: str) -> Builder:
     """Binds ``+``, ``-`` and ``*`` over numbers, and over datetimes as the dialect defines them."""

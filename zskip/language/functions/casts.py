@@ -17,8 +17,6 @@ from zskip.language.literals import Refused, has_fixed_offset
 from zskip.language.tree import Call, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["FUNCTIONS"]
-
 
 def cast(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     """Binds ``CAST(x AS type)`` and ``TRY_CAST``."""

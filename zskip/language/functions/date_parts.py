@@ -22,8 +22,6 @@ from zskip.language.intervals.periods import (
 from zskip.language.literals import Refused
 from zskip.language.tree import Call, Scalar
 
-__all__ = ["FUNCTIONS"]
-
 
 def _part(name: str) -> Builder:
     """Binds a function that is named after a part, such as ``year(x)``."""

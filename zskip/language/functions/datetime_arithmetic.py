@@ -15,8 +15,6 @@ from zskip.language.intervals import periods
 from zskip.language.literals import Refused, has_fixed_offset
 from zskip.language.tree import Call, Literal, Scalar
 
-__all__ = ["FUNCTIONS", "shift_by_interval"]
-
 _UNIT_LENGTHS = {
     "year": (12, 0, 0), "quarter": (3, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0), "day": (0, 1, 0),
     "hour": (0, 0, 3_600_000_000), "minute": (0, 0, 60_000_000), "second": (0, 0, 1_000_000),

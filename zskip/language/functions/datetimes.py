@@ -18,8 +18,6 @@ from zskip.language.literals import Refused, has_fixed_offset, offset_nanosecond
 from zskip.language.tree import Call, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["FUNCTIONS"]
-
 
 def truncate(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     """Binds ``date_trunc('month', x)``."""

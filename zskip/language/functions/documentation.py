@@ -6,8 +6,6 @@ from zskip.core import types
 from zskip.language.functions import FUNCTIONS
 from zskip.language.functions.duckdb_evaluated import COMPUTED
 
-__all__ = ["predicates_page"]
-
 LANGUAGE: dict[str, str] = {
     "`=` `<>` `!=` `<` `<=` `>` `>=`, either way round": "exact, for constants that fit the column's type",
     "`BETWEEN`, `IN (…)`, `NOT IN (…)`": "exact; gaps between values prune too; ten thousand cost no more than ten",

@@ -6,9 +6,6 @@ import pyarrow as pa
 
 from zskip.core import types as t
 
-__all__ = ["COMPUTED", "COMPUTED_TYPES", "is_computable"]
-
-
 COMPUTED: dict[str, tuple[str, ...]] = {
     "operators": (
         "+", "-", "*", "/", "//", "%", "**", "^", "&", "|", "~", "<<", ">>", "||", "@", "^@",

@@ -13,8 +13,6 @@ from zskip.language.bound import Dialect
 from zskip.language.intervals.spans import Span
 from zskip.language.tree import Call, Scalar
 
-__all__ = ["ArgumentBinder", "Bounds", "Builder", "Function", "Image"]
-
 
 class ArgumentBinder(Protocol):
     """The interface of the binder that the binding of a call uses."""

@@ -18,8 +18,6 @@ from zskip.language.intervals.wide_numbers import wide_negative
 from zskip.language.literals import Refused, fit
 from zskip.language.tree import Call, Literal, Scalar
 
-__all__ = ["FUNCTIONS", "aligned"]
-
 
 def unary(function: str, *dialects: str) -> Builder:
     """Binds a function of one number, in some dialects or in all."""

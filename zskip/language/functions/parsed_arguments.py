@@ -8,8 +8,6 @@ from sqlglot import exp
 
 from zskip.language.literals import Refused
 
-__all__ = ["require_only", "whole_number"]
-
 
 def require_only(node: exp.Expr, *names: str) -> None:
     """Raises `Refused` for a node with other arguments than these, which may change its meaning."""

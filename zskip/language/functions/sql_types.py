@@ -8,8 +8,6 @@ from sqlglot import exp
 from zskip.core import types as t
 from zskip.language.bound import Dialect
 
-__all__ = ["sql_type"]
-
 _T = exp.DType
 
 

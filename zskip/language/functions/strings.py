@@ -13,8 +13,6 @@ from zskip.language.literals import Refused
 from zskip.language.tree import Call, Literal, Scalar
 from zskip.language.why import Cause
 
-__all__ = ["FUNCTIONS"]
-
 
 def prefix(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     """Binds ``left(x, n)`` and ``substr(x, 1, n)``."""

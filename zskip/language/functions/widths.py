@@ -9,22 +9,6 @@ from zskip.language.bound import Dialect
 from zskip.language.literals import Refused, integer_limits
 from zskip.language.tree import Call, Literal, Scalar
 
-__all__ = [
-    "digits",
-    "float_result",
-    "integer_type",
-    "is_exact",
-    "is_number",
-    "is_short",
-    "is_unsigned",
-    "is_wide",
-    "require_numbers",
-    "result_type",
-    "scale",
-    "whole_digits",
-    "wraps",
-]
-
 
 def is_number(type: pa.DataType) -> bool:
     """Whether a type is supported by interval arithmetic in 64 bits."""

@@ -11,8 +11,6 @@ from zskip.language.functions.function import ArgumentBinder
 from zskip.language.literals import Refused
 from zskip.language.tree import Call, Scalar
 
-__all__ = ["UNITS", "as_date", "datetime_argument", "zone_of"]
-
 UNITS = {
     "year": "year", "yr": "year", "years": "year", "y": "year",
     "quarter": "quarter", "quarters": "quarter",

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 from zskip.language.intervals.spans import Keys, Span
 from zskip.language.tree import Call
 
-__all__ = ["concat", "greatest", "least", "prefix"]
-
 
 def least(spans: list[Span], call: Call) -> Span:
     """``least``, which ignores NULL and places NaN above every number."""

@@ -19,20 +19,6 @@ from zskip.core import types as t
 from zskip.language.intervals.spans import Span, key_limits
 from zskip.language.tree import Call
 
-__all__ = [
-    "absolute",
-    "cast",
-    "divide",
-    "divide_whole",
-    "library_function",
-    "modulo",
-    "negate",
-    "power",
-    "rounded",
-    "sign",
-    "sums_and_products",
-]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Evaluate = Callable[[list[Span], Call], Span]

@@ -18,27 +18,6 @@ from zskip.language.intervals.spans import Span, key_limits
 from zskip.language.literals import has_fixed_offset, offset_nanoseconds, per_day
 from zskip.language.tree import Call
 
-__all__ = [
-    "add_days",
-    "date",
-    "days_to_months",
-    "difference",
-    "epoch",
-    "from_epoch",
-    "iso_year",
-    "last_day",
-    "month_of",
-    "months_to_days",
-    "part_of_clock",
-    "part_of_day",
-    "shift",
-    "thursday_of",
-    "timestamp",
-    "truncate",
-    "year",
-    "year_start",
-]
-
 Ints = npt.NDArray[np.int64]
 Bounds: TypeAlias = Callable[[list[Span], Call], Span]
 

@@ -23,8 +23,6 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 from zskip.stats import Ranges
 
-__all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
-
 Bools: TypeAlias = npt.NDArray[np.bool_]
 """One flag per unit."""
 

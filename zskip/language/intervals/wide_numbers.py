@@ -22,8 +22,6 @@ from zskip.core import types as t
 from zskip.language.intervals.spans import Bools, Keys, Span, key_family, keys
 from zskip.language.tree import Call
 
-__all__ = ["wide_cast", "wide_difference", "wide_negative", "wide_product", "wide_sum"]
-
 Exact: TypeAlias = pa.Decimal256Array
 """One bound per unit; null where it is unknown."""
 

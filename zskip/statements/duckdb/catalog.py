@@ -22,8 +22,6 @@ from zskip.tablelog.own_files import refuse_replaced_files
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Catalog", "open_index", "refuse_files"]
-
 _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
 _ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")

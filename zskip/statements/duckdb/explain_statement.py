@@ -11,8 +11,6 @@ from zskip.statements.duckdb.statement import rewrite
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["explain", "explain_facts"]
-
 
 def explain(
     statement: str,

@@ -24,8 +24,6 @@ from zskip.parquet import footers
 from zskip.plan import Survivors
 from zskip.stats import Statistics
 
-__all__ = ["FileClass", "bounds", "file_classes", "is_current"]
-
 _MOST_CLASSES = 4
 _HELD, _NULL, _UNKNOWN = 1, 2, 3
 _FIRST_YEAR, _LAST_YEAR = 1, 9999

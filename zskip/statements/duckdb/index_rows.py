@@ -11,8 +11,6 @@ from zskip.language.sql_literals import identifier
 from zskip.statements.aggregates import IndexRows
 from zskip.statements.duckdb.survivor_reads import Values
 
-__all__ = ["with_index_rows"]
-
 
 def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values) -> str:
     """The read of the other files, which may be empty, UNION ALL the index rows, with the columns of a schema."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from zskip.tablelog import Index
 
-__all__ = ["Parsed", "Statement", "parse_tables", "statements"]
-
 _CLOCKS = frozenset(
     {
         *("now", "today", "age", "current_date", "current_time", "current_timestamp", "current_localtime"),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from zskip.core.schema import Schema
     from zskip.language import Predicate
 
-__all__ = ["FILE_POSITION", "PrunedTable", "pruned_tables"]
-
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
 FILE_POSITION = "file_index"
 # The fewest tables that can be joined in different orders.

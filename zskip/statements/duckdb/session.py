@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from zskip.core.schema import Schema
 
-__all__ = ["in_transaction", "reads_bytes_as_text", "session_of", "texts_for_bytes"]
-
 
 def in_transaction(con: duckdb.DuckDBPyConnection) -> bool:
     """Whether the connection has an open transaction: one that began before this call.

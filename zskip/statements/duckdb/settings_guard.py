@@ -31,8 +31,6 @@ from zskip.statements.duckdb.table_places import Place, Word
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["OutdatedGuard", "detecting_outdated_guard", "guard", "settings_read"]
-
 _STRING_SETTINGS = ("default_collation", "old_implicit_casting")
 _ZONE_SETTINGS = ("TimeZone", "Calendar")
 _ORDER_SETTINGS = ("default_order", "default_null_order")

@@ -14,8 +14,6 @@ from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns
 from zskip.tablelog.dimensions import attribute_name
 
-__all__ = ["star_conditions"]
-
 
 def star_conditions(
     statements: Sequence[str], facts: str, schema: Schema, dimensions: Mapping[str, Schema]

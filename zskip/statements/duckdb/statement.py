@@ -42,8 +42,6 @@ from zskip.statements.duckdb.written_names import named_as_written, naming_edits
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Rewritten", "rewrite", "sql"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:

@@ -31,18 +31,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = [
-    "Stub",
-    "empty_rows",
-    "engine_plan",
-    "file_columns",
-    "make_stubs",
-    "named_columns",
-    "names_file_columns",
-    "printed_columns",
-    "tells_apart",
-]
-
 _LOG = logging.getLogger("zskip")
 # The columns of the result have the names of the left input.
 _SET_OPERATION = re.compile(r"\b(union|except|intersect)\b", re.I)

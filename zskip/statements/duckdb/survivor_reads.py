@@ -24,8 +24,6 @@ from zskip.statements.duckdb.session import reads_bytes_as_text, texts_for_bytes
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["ReadBy", "Values", "read_survivors"]
-
 
 class Values:
     """The parameters of a statement and of the reads in it, all by name or all by position, as the statement has them.

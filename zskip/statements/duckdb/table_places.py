@@ -30,21 +30,6 @@ from zskip.language.sql_literals import identifier
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = [
-    "Place",
-    "Places",
-    "Word",
-    "default_alias",
-    "edited",
-    "explained_start",
-    "has_pivot",
-    "own_connection",
-    "stored_query",
-    "table_places",
-    "tokens",
-    "unquoted",
-]
-
 _QUERY_STARTS = {
     "SELECT",
     "FROM",

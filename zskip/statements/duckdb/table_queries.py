@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from zskip.statements.first_rows import FirstRows
     from zskip.statements.key_pruning import JoinedTable, KeySet
 
-__all__ = ["TableQueries"]
-
 _MOST_KEYS = 1_000_000
 _KNOWN_BYTES = 64 << 20
 _KNOWN: LRUCache[Hashable, pa.Array | None] = LRUCache(_KNOWN_BYTES, lambda keys: 4096 + (keys.nbytes if keys else 0))

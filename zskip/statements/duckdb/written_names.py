@@ -17,8 +17,6 @@ from zskip.statements.duckdb.table_places import Word, has_pivot, stored_query
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["named_as_written", "naming_edits"]
-
 _SUBQUERY = "(SELECT "
 
 

@@ -21,8 +21,6 @@ from zskip.tablelog.sketches.hashing import Hashes
 from zskip.tablelog.sketches.kinds import SKETCHES, SketchName
 from zskip.tablelog.sketches.pairs import RUN_FILE_BITS, Coverage, MergeInput, Numbers, Run, write_segment
 
-__all__ = ["SketchBuilder", "keys_of"]
-
 
 @dataclass(slots=True)
 class _Pending:

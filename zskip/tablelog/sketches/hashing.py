@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 
-__all__ = ["Hashes", "can_hash", "hashes"]
-
 Hashes = NDArray[np.uint64]
 
 _M, _R = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)

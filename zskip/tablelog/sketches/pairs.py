@@ -25,8 +25,6 @@ from zskip.core.offsets import numbers_of_runs
 from zskip.errors import DamagedIndex
 from zskip.tablelog.sketches.hashing import Hashes
 
-__all__ = ["Coverage", "MergeInput", "Pairs", "Run", "Segment", "write_segment"]
-
 Numbers = NDArray[np.int64]
 
 RUN_KEY_BITS, RUN_FILE_BITS = 39, 24

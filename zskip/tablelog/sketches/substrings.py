@@ -18,8 +18,6 @@ from zskip.errors import InvalidOption
 from zskip.tablelog.sketches.hashing import Hashes
 from zskip.tablelog.sketches.pairs import Numbers, Segment
 
-__all__ = ["check_column", "files_with", "key_bits", "keys", "trigrams"]
-
 _BITS = 24
 _ASCII_OF_OTHER_CASE = {"\u212a": "k", "\u017f": "s", "\u0130": "i", "\u0131": "i"}
 _FOLDED = np.arange(256, dtype=np.uint8)

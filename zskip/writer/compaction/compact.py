@@ -20,8 +20,6 @@ from zskip.writer.compaction.layout_groups import Merge, merges, saved_by_full
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
 
-__all__ = ["optimize", "require_same_rows"]
-
 _PASSES = 4  # The ranges of new files may show another merge; writers that go on appending must not prolong this.
 
 

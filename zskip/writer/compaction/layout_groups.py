@@ -25,10 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.layouts.reads import least_extents
-from zskip.writer.file_names import folders_of, groups_of
 from zskip.writer.look_ups import LookUps
-
-__all__ = ["Merge", "merges", "saved_by_full"]
+from zskip.writer.paths import folders_of, groups_of
 
 _GROWTH = 4.0
 _SAVING = 0.2

@@ -22,8 +22,6 @@ from zskip.writer.refresh_joins import refresh_joins, stale_files
 from zskip.writer.sketching import complete_sketches
 from zskip.writer.star import as_recorded
 
-__all__ = ["tend"]
-
 _ATTEMPTS = 3
 _WORTH_SAYING = 0.1
 _OTHERS = "other writers changed the same files meanwhile; the next run goes on"
