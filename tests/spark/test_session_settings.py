@@ -20,7 +20,7 @@ from tests.spark.files import files_read
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.errors import InvalidOption, ZskipError
-from zskip.spark.spark_session import SETTINGS
+from zskip.spark.spark_session import MEANING_SETTINGS
 
 
 def _by_format(spark: SparkSession, path: Path, where: str) -> DataFrame:
@@ -114,7 +114,7 @@ OTHER_MEANINGS = {
 """By setting: a value with which Spark may read a condition otherwise, and such a condition."""
 
 
-@pytest.mark.parametrize("key", SETTINGS)
+@pytest.mark.parametrize("key", MEANING_SETTINGS)
 def test_a_setting_that_changes_what_a_text_means(spark: SparkSession, tmp_path: Path, key: str) -> None:
     value, where = OTHER_MEANINGS[key]
     moments = [dt.datetime(2020, 1, 1, hour, tzinfo=dt.UTC) for hour in range(4)]
@@ -140,7 +140,7 @@ DOUBTFUL = re.compile(
 
 
 def test_every_setting_of_spark_has_been_looked_at(spark: SparkSession) -> None:
-    """Of a new one: see what it does, add it to `SETTINGS` if it changes what a condition means, and to the file."""
+    """Of a new one: see what it does, add it to `MEANING_SETTINGS` if a condition changes by it, and to the file."""
     jvm = spark._jvm
     assert jvm is not None
     companion = getattr(jvm.org.apache.spark.sql.internal, "SQLConf$")
@@ -150,4 +150,4 @@ def test_every_setting_of_spark_has_been_looked_at(spark: SparkSession) -> None:
         names.add(str(entries.next().key()))
     known = set((ROOT / "fixtures" / "settings" / "spark.txt").read_text(encoding="utf-8").split())
     assert sorted(name for name in names - known if DOUBTFUL.search(name)) == []
-    assert set(SETTINGS) <= names
+    assert set(MEANING_SETTINGS) <= names

@@ -298,7 +298,7 @@ def _encode(column: str, values: pa.Array) -> dict[str, Any]:
 
     Raises `SchemaMismatch` for a string that is not UTF-8.
 
-    >>> encode("x", pa.array([1.5, float("inf")]))
+    >>> _encode("x", pa.array([1.5, float("inf")]))
     {'type': 'double', 'values': [1.5, 'Infinity']}
     """
     try:

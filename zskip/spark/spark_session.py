@@ -117,7 +117,7 @@ def require_java() -> None:
 
 _ARITHMETIC = r"[-+*/%]"
 
-_SETTINGS: dict[str, tuple[str, str]] = {
+MEANING_SETTINGS: dict[str, tuple[str, str]] = {
     "spark.sql.ansi.doubleQuotedIdentifiers": ("false", '"'),
     "spark.sql.parser.escapedStringLiterals": ("false", r"\\"),
     "spark.sql.variable.substitute": ("false", r"\$\{"),
@@ -140,7 +140,7 @@ The time zone, ANSI mode and case sensitivity are not listed: predicates are bou
 
 def require_proved_meaning(spark: SparkSession, text: str) -> None:
     """Raise `InvalidOption` if a setting may give a condition another meaning than proofs assume."""
-    for name, (proved, texts) in _SETTINGS.items():
+    for name, (proved, texts) in MEANING_SETTINGS.items():
         if not re.search(texts, text, re.IGNORECASE):
             continue
         value = str(spark.conf.get(name, proved))

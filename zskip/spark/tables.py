@@ -196,7 +196,7 @@ class _TablePath:
 def _table_paths(sql: str) -> list[_TablePath]:
     """The strings of a statement that name tables: after FROM, JOIN, or a comma between tables.
 
-    >>> [found.path for found in table_paths("SELECT trim(BOTH 'x' FROM 'y') FROM 'a', 'b/c' t JOIN 'd' ON s = 'e'")]
+    >>> [found.path for found in _table_paths("SELECT trim(BOTH 'x' FROM 'y') FROM 'a', 'b/c' t JOIN 'd' ON s = 'e'")]
     ['a', 'b/c', 'd']
     """
     found = []

@@ -451,7 +451,7 @@ def _importable_leaf(type: pa.DataType) -> pa.DataType:
 def _literal(value: Any, type: pa.DataType) -> str:
     """A value as a DuckDB literal of the column's type. Raises `TypeError` for a type without literals.
 
-    >>> literal("it's", pa.string()), literal(None, pa.int64()), literal(float("nan"), pa.float64())
+    >>> _literal("it's", pa.string()), _literal(None, pa.int64()), _literal(float("nan"), pa.float64())
     ("'it''s'", 'NULL', "CAST('nan' AS DOUBLE)")
     """
     if value is None:
