@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -29,6 +30,10 @@ VALUES = {
     "UTINYINT": "1::UTINYINT",
     "INT[2]": "[1, 2]::INT[2]",
     "BLOB": "'a'::BLOB",
+    "GEOMETRY": "'POINT (1 2)'::GEOMETRY",
+    "STRUCT(g GEOMETRY)": "{'g': 'POINT (1 2)'::GEOMETRY}",
+    "VARIANT": "5::VARIANT",
+    "VARIANT of an object": "{'a': 5, 'b': ['x']}::VARIANT",
 }
 
 
@@ -57,3 +62,65 @@ def test_the_types_are_those_of_the_files_in_duckdb(name: str, tmp_path: Path) -
         for where in ("i = 1", "i = 7"):
             read = zskip.open(folder).plan(where).to_duckdb(con)
             assert read.types == con.sql(f"FROM {files}").types
+
+
+SELECTED = [
+    "v IS NULL",
+    "v IS NOT NULL",
+    "v::VARCHAR = 's13'",
+    "v = 's3'::VARIANT",
+    "g IS NULL",
+    "g IS NOT NULL",
+    "g = 'POINT (3 1)'::GEOMETRY",
+    "g < 'POINT (3 1)'::GEOMETRY",
+    "g IN (SELECT g FROM {} WHERE i = 17)",
+    "v IN (SELECT v FROM {} WHERE i = 17)",
+]
+
+
+@pytest.fixture
+def geometries(tmp_path: Path) -> Path:
+    """An indexed folder of three files with columns whose types only DuckDB has."""
+    folder = tmp_path / "geometries"
+    folder.mkdir()
+    with duckdb.connect() as con:
+        for number, value in enumerate(["'s' || i", "CASE WHEN i % 2 = 0 THEN 'n' END", "'t' || i"]):
+            point = "NULL" if number == 2 else "'POINT (' || i || ' 1)'"
+            rows = f"SELECT i, ({value})::VARIANT AS v, ({point})::GEOMETRY AS g FROM range(10) r(n), LATERAL "
+            rows += f"(SELECT n + {10 * number} AS i)"
+            con.execute(f"COPY ({rows}) TO '{folder}/{number}.parquet' (FORMAT parquet)")
+    zskip.index(folder)
+    return folder
+
+
+@pytest.mark.parametrize("condition", SELECTED)
+def test_conditions_on_types_that_only_duckdb_has(condition: str, geometries: Path) -> None:
+    query = f"SELECT i FROM {{}} WHERE {condition} ORDER BY i"
+    with duckdb.connect() as con:
+        wanted = con.sql(query.replace("{}", f"read_parquet('{geometries}/*.parquet')")).fetchall()
+        assert zskip.sql(query.replace("{}", f"'{geometries}'"), con).fetchall() == wanted
+
+
+def test_a_variant_as_arrow_has_the_parts_that_the_files_hold(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"COPY (SELECT i, i::VARIANT AS v FROM range(5) r(i)) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
+    zskip.index(tmp_path)
+    found = zskip.open(tmp_path).plan("i = 3").to_arrow()
+    assert found.to_pylist() == pq.read_table(tmp_path / "0.parquet").slice(3, 1).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("binary_as_string = true", "'ab'::BLOB"), ("enable_geoparquet_conversion = false", "'POINT (1 2)'::GEOMETRY")],
+)
+def test_settings_give_bytes_other_types(setting: str, value: str, tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        rows = f"SELECT 1 AS i, {value} AS b, {{'b': 'cd'::BLOB, 'n': 7}} AS s"
+        con.execute(f"COPY ({rows}) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
+        zskip.index(tmp_path)
+        for _ in range(2):
+            for query in ("FROM {}", "FROM {} WHERE i = 2", "SELECT s.b, s.n FROM {} WHERE s.n > 3 AND s.b < 'd'"):
+                wanted = con.sql(query.replace("{}", f"read_parquet('{tmp_path}/*.parquet')"))
+                found = zskip.sql(query.replace("{}", f"'{tmp_path}'"), con)
+                assert (found.types, found.fetchall()) == (wanted.types, wanted.fetchall()), query
+            con.execute(f"SET {setting}")

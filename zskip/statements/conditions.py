@@ -9,6 +9,8 @@ from itertools import chain
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema
@@ -46,7 +48,10 @@ class Conditions(NamedTuple):
 
 
 def conditions_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Session]) -> Conditions:
-    """The rows that any of the scans of one table needs. ``session`` is called only if a setting can matter."""
+    """The rows that any of the scans of one table needs.
+
+    ``schema``: in the engine's types · ``session`` is called only if a setting can matter.
+    """
     timezone = "UTC"
     texts = [tuple(map(_bindable, scan.conditions)) for scan in scans]
     if any(map(_reads_settings, chain.from_iterable(texts))):
@@ -109,10 +114,11 @@ def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
     except SqlError:
         # The engine still applies this condition, which only fails to prune.
         return None
+    types = [schema.columns[path].type for path in predicate.columns]
+    if any(isinstance(type, pa.BaseExtensionType) and t.is_struct(type.storage_type) for type in types):
+        return None  # a VARIANT, of which the index knows only the parts
     # The bytes may be no valid string, and SQL would cast a string beside a BLOB instead of comparing its bytes.
-    of_bytes = _BYTES.search(condition) is None or all(
-        t.is_bytes(schema.columns[path].type) for path in predicate.columns
-    )
+    of_bytes = _BYTES.search(condition) is None or all(map(t.is_bytes, types))
     return predicate if of_bytes else None
 
 

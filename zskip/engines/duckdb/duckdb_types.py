@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.errors import SchemaError
 from zskip.language.sql_literals import identifier
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
+
+
+class DuckdbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow is untyped
+    """The type that DuckDB gives a column that Arrow reads as ``storage``. ``name``: as DuckDB prints it."""
+
+    def __init__(self, name: str, storage: pa.DataType) -> None:
+        self.name = name
+        super().__init__(storage, "zskip.duckdb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self.name.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> DuckdbType:
+        return cls(serialized.decode(), storage)
+
+
+def with_types_read(schema: pa.Schema, read: Mapping[str, DuckDBPyType]) -> pa.Schema:
+    """The schema in which bytes have the types that DuckDB gives them.
+
+    Only DuckDB knows whether they are a BLOB, a GEOMETRY, a part of a VARIANT, or text. ``read``: the types in a file,
+    by the names of columns in lower case.
+    """
+    return pa.schema(
+        [
+            field if (found := read.get(field.name.lower())) is None else field.with_type(_type_read(field.type, found))
+            for field in schema
+        ]
+    )
+
+
+def _type_read(arrow: pa.DataType, read: DuckDBPyType) -> pa.DataType:
+    kind = read.id
+    # DuckDB types these as if an enumeration, whose children are its values, could be among them.
+    children = cast("list[tuple[str, DuckDBPyType]]", read.children) if kind in ("struct", "map", "list") else []
+    if t.is_bytes(t.value_type(arrow)):
+        return arrow if kind == "blob" else DuckdbType(str(read), arrow)
+    if t.is_struct(arrow):
+        if kind == "variant":
+            return DuckdbType("VARIANT", arrow)
+        if kind == "struct":
+            inner = {name.lower(): type for name, type in children}
+            return pa.struct(with_types_read(pa.schema(list(arrow)), inner))
+    elif t.is_map(arrow) and kind == "map":
+        (_, key), (_, item) = children
+        return pa.map_(_type_read(arrow.key_type, key), _type_read(arrow.item_type, item))
+    elif (t.is_list(arrow) or t.is_large_list(arrow)) and kind == "list":
+        return pa.list_(_type_read(arrow.value_type, children[0][1]))
+    return arrow
 
 
 def duckdb_type(arrow: pa.DataType) -> str:
@@ -18,6 +71,8 @@ def duckdb_type(arrow: pa.DataType) -> str:
     ('TIMESTAMPTZ[]', 'JSON')
     """
     arrow = t.value_type(arrow)
+    if isinstance(arrow, DuckdbType):
+        return arrow.name
     if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json":
         return "JSON"
     if t.is_struct(arrow):
@@ -47,11 +102,17 @@ def lossless(arrow: pa.DataType) -> bool:
     arrow = t.value_type(arrow)
     if t.is_decimal(arrow):
         return bool(arrow.precision <= 38)
-    if t.is_struct(arrow) and ambiguous([field.name for field in arrow]):
-        return False
+    if t.is_struct(arrow):
+        names = [field.name for field in arrow]
+        if ambiguous(names) or names[:2] == _VARIANT:
+            return False
     inner = [arrow.field(index).type for index in range(arrow.num_fields)]
     # DuckDB has no null type. A column of that type is converted by the caller, but not one nested in another type.
     return all(lossless(type) and not t.is_null(type) for type in inner)
+
+
+# The first fields of a struct that DuckDB may read as a VARIANT.
+_VARIANT = ["metadata", "value"]
 
 
 def ambiguous(names: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.schema import names_given
-from zskip.engines.duckdb.duckdb_types import duckdb_type
+from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
 from zskip.engines.duckdb.stored_form import StoredColumn, StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.language.sql_literals import identifier
@@ -352,6 +352,8 @@ def _partition_value(file: str, folder: str, type: str) -> str:
 def _holds_floats(arrow: pa.DataType) -> bool:
     if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
         return _holds_floats(arrow.value_type)
+    if isinstance(arrow, DuckdbType):
+        return True  # a VARIANT may hold any value
     return bool(t.is_floating(arrow)) or any(_holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
 
 

@@ -6,12 +6,18 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from zskip.core import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
-from zskip.engines.duckdb.native_scan import Select, held_by_all, native_scan, reshaped_structs
-from zskip.engines.duckdb.stored_form import stored_form
+from zskip.engines.duckdb.duckdb_types import with_types_read
+from zskip.engines.duckdb.native_scan import Select, held_by_all, native_scan, reshaped_structs, without_patterns
+from zskip.engines.duckdb.stored_form import stored_columns, stored_form
 from zskip.engines.missing_files import reading
 from zskip.errors import InvalidOption, UnsupportedSql
+from zskip.plan import find_survivors
+from zskip.tablelog import Index, load
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +38,7 @@ def to_duckdb(
     if scan.predicate is not None:
         require_planned_meaning(scan.predicate, con)
     same_clock(scan, con)
-    read = planned_scan(scan, con, columns)
+    read = planned_scan(scan, con, columns, schema=schema_read(scan, con))
     with reading(scan):
         return con.sql(read.sql, params=dict(read.parameters))
 
@@ -47,16 +53,52 @@ def opened(con: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
     return con
 
 
+def schema_read(scan: Scan, con: duckdb.DuckDBPyConnection) -> pa.Schema:
+    """The table's schema with the types that DuckDB gives to its columns that hold bytes, as in the first of the files.
+
+    Without files, that is the first of the table.
+    """
+    import duckdb
+
+    schema = scan.schema.arrow
+    if not scan.schema.holds_bytes:
+        return schema
+    if not len(scan):
+        if scan.source is not None:
+            return schema
+        scan = find_survivors(Index(scan.storage, load(scan.storage, scan.version)), None).scan
+    if not len(scan):
+        return schema
+    first = np.zeros(len(scan), bool)
+    first[0] = True
+    (file,) = readable_paths(scan.narrowed(first), con)
+    # A parsed statement that DuckDB cannot bind does not abort an open transaction.
+    (parsed,) = con.extract_statements("FROM read_parquet($file, hive_partitioning = false)")
+    try:
+        found = con.sql(parsed, params={"file": without_patterns([file])[0]})
+        read = dict(zip(map(str.lower, found.columns), found.types, strict=True))
+    except duckdb.IOException:
+        return schema  # the read of the file raises this error, if it comes to that
+    keys = {one.name: str(one.key).lower() for one in stored_columns(schema)}
+    return with_types_read(schema, {name.lower(): read[key] for name, key in keys.items() if key in read})
+
+
 def planned_scan(
-    scan: Scan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None, file_column: str | None = None
+    scan: Scan,
+    con: duckdb.DuckDBPyConnection,
+    columns: Sequence[str] | None,
+    file_column: str | None = None,
+    *,
+    schema: pa.Schema | None = None,
 ) -> Select:
     """The SELECT of the matching rows. The connection can read the files after this call.
 
-    ``file_column``: the name of an additional column with each row's file, as `readable_paths` names it.
+    ``file_column``: the name of an additional column with each row's file, as `readable_paths` names it · ``schema``:
+    the table's, in the types that are wanted.
     """
     return native_scan(
         readable_paths(scan, con),
-        scan.schema.arrow,
+        scan.schema.arrow if schema is None else schema,
         columns=columns,
         partition_by=scan.partition_by,
         where=condition(scan),

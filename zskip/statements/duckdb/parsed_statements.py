@@ -13,6 +13,7 @@ from cachetools import LRUCache, cached
 
 from zskip.errors import SqlSyntaxError
 from zskip.statements.duckdb.catalog import Catalog, refuse_files
+from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.table_places import Place, Places, Word, own_connection, table_places, tokens, unquoted
 
 if TYPE_CHECKING:
@@ -56,10 +57,9 @@ class Parsed:
     foreign: bool
     hidden: bool
 
-    @property
-    def schemas(self) -> dict[str, pa.Schema]:
+    def schemas(self, con: duckdb.DuckDBPyConnection) -> dict[str, pa.Schema]:
         """The tables' schemas by their names in the text."""
-        return {place.name: index.snapshot.schema.arrow for place, index in self.found}
+        return {place.name: schema_of(index, con) for place, index in self.found}
 
 
 @cached(LRUCache(64), key=lambda con, text: text, lock=Lock())

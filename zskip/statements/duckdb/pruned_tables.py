@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip.core.schema import Schema
 from zskip.plan import Survivors, kept_survivors
 from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
-from zskip.statements.duckdb.session import in_transaction, reads_bytes_as_text, session_of
+from zskip.statements.duckdb.session import in_transaction, schema_of, session_of
 from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns, tells_apart
 from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start
 from zskip.statements.duckdb.table_queries import TableQueries
@@ -26,7 +27,6 @@ from zskip.tablelog import listed
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.core.schema import Schema
     from zskip.language import Predicate
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
@@ -85,7 +85,7 @@ def pruned_tables(
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
-        conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
+        conditions = conditions_of(scans, Schema(schema_of(index, con)), lambda: session_of(con))
         survivors = kept_survivors(index, conditions.predicate, changes=changes[index])
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
@@ -139,9 +139,7 @@ def _rules(
     # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
     # a transaction.
     transaction = in_transaction(con) or not parsed.settled
-    if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in parsed.found}):
-        return _Rules()
-    schemas = tuple(index.snapshot.schema.arrow for _, index in parsed.found)
+    schemas = tuple(schema_of(index, con) for _, index in parsed.found)
     text, respelled = parsed.statement.query, not (places.reads_names or parsed.hidden)
 
     def planned(stubs: Sequence[Stub]) -> Node | None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from zskip.core import types as t
 from zskip.engines.duckdb.connection_settings import READ_BY_FUNCTIONS
+from zskip.engines.duckdb.relation import schema_read
+from zskip.plan import find_survivors
 from zskip.statements.conditions import Session, known_zone
 
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.core.schema import Schema
+    from zskip.tablelog import Index
 
 
 def in_transaction(con: duckdb.DuckDBPyConnection) -> bool:
@@ -41,11 +43,11 @@ def session_of(con: duckdb.DuckDBPyConnection) -> Session:
     return Session(known_zone(timezone), [one.lower() for one in others] == list(READ_BY_FUNCTIONS.values()))
 
 
-def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: Schema) -> bool:
-    """Whether a table has binary columns and the connection reads those as strings (``binary_as_string``)."""
-    return schema.holds_bytes and bool(con.sql("SELECT current_setting('binary_as_string')").fetchall()[0][0])
-
-
-def texts_for_bytes(schema: pa.Schema) -> pa.Schema:
-    """The schema under ``binary_as_string``: binary columns are strings."""
-    return pa.schema([field.with_type(pa.string()) if t.is_bytes(field.type) else field for field in schema])
+def schema_of(index: Index, con: duckdb.DuckDBPyConnection) -> pa.Schema:
+    """A table's schema with the types that DuckDB gives its columns on this connection."""
+    if not index.snapshot.schema.holds_bytes:
+        return index.snapshot.schema.arrow
+    settings = "SELECT current_setting('binary_as_string'), current_setting('enable_geoparquet_conversion')"
+    key = "types in duckdb", con.sql(settings).fetchall()[0]
+    first = np.zeros(min(1, len(index)), np.int64)
+    return index.once(key, lambda: schema_read(find_survivors(index, None).narrowed(first).scan, con), lambda _: 4096)

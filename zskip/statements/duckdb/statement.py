@@ -32,7 +32,7 @@ from zskip.statements.duckdb.catalog import Catalog, open_index
 from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
 from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, pruned_tables
-from zskip.statements.duckdb.session import in_transaction
+from zskip.statements.duckdb.session import in_transaction, schema_of
 from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.statements.duckdb.stubs import named_columns, names_file_columns
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
@@ -185,7 +185,7 @@ def _relation(
             return relation
         # DuckDB binds a relation again to get its names, which has no effects only for a query.
         if parsed.statement.kind == "SELECT":
-            relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas)
+            relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas(con))
         lazy = parsed.settled and not (at_once and parsed.statement.kind == "SELECT")
         return relation if lazy else _kept(relation)
 
@@ -300,7 +300,7 @@ def _rewritten(
     given = params if one.named_parameters else None
     prune = prune and (one.kind == "SELECT" or not has_pivot(words))
     tables = pruned_tables(parsed, con, given, freshness, prune)
-    edits = naming_edits(words, con, text, params, parsed.schemas)
+    edits = naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
     joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)
@@ -308,7 +308,7 @@ def _rewritten(
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read, survivors, schema = "", table.survivors, index.snapshot.schema.arrow
+        read, survivors, schema = "", table.survivors, schema_of(index, con)
         named = named_columns(schema, text)
         schema = named if table.only_named else schema
         if of_files and table.index_rows is None and not len(survivors):

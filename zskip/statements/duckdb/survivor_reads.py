@@ -19,7 +19,7 @@ from zskip.engines.duckdb.stored_form import stored_form
 from zskip.errors import UnknownParameter
 from zskip.plan import Survivors
 from zskip.statements.duckdb.file_classes import FileClass, bounds, file_classes, is_current
-from zskip.statements.duckdb.session import reads_bytes_as_text, texts_for_bytes
+from zskip.statements.duckdb.session import schema_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -95,8 +95,7 @@ def read_survivors(
 ) -> str:
     """A read of a scan's files, for FROM. ``guard``: as in `read_of_files`."""
     scan, snapshot = survivors.scan, survivors.index.snapshot
-    schema = scan.schema.arrow
-    stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
+    schema = schema_of(survivors.index, con)
     statistics: dict[str, tuple[str, str]] = {}
     if len(scan) and is_current(survivors, by.listed):
         if by.joined:
@@ -122,7 +121,7 @@ def read_survivors(
             files, form = [files[number] for number in order], None if form is None else form.take(order)
         read = read_of_files(
             files,
-            stored,
+            schema,
             partition_by=scan.partition_by,
             whole=structs,
             form=form,
