@@ -18,14 +18,13 @@ from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import check_options
 from zskip.core.progress import Progress, unreported
 from zskip.core.receipts import Clustered, Repaired
-from zskip.core.schema import Schema, join_path, names_given
+from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
-from zskip.tablelog.dimensions import attribute_name
 from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import backend_of
@@ -34,7 +33,7 @@ from zskip.writer.compaction.cluster import cluster_folder
 from zskip.writer.options import Resources, resources_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches
-from zskip.writer.star import Join, given_joins, schema_of
+from zskip.writer.star import given_joins
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
@@ -114,6 +113,7 @@ def write(
         threads=threads,
         seed=seed,
         progress=progress,
+        storage_options=storage_options,
     )
     backend = backend_of(session, source)
     storage = backend.open_storage(path, storage_options)
@@ -132,31 +132,13 @@ def write(
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
         return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
     if dimensions and options.workload:
-        options, dimensions = _star_workload(options, dimensions, Path(storage.uri).name, Schema(rows.schema))
-    return Table(storage, append.create(storage, base, rows, options, backend, joins=dimensions))
+        from zskip.advisor.attribute_workload import star_workload
 
-
-def _star_workload(
-    options: WriteOptions, joins: Sequence[Join], facts: str, schema: Schema
-) -> tuple[WriteOptions, tuple[Join, ...]]:
-    """The options with the statements of a workload as conditions on the facts and on attributes, and the joins with
-    the attributes that these read."""
-    from zskip.statements.duckdb.star_workload import star_conditions
-
-    queries = options.workload or ()
-    schemas = {join.name: schema_of(join, options.storage_options) for join in joins}
-    conditions = star_conditions(queries, facts, schema, schemas)
-    read = {path for each in conditions if each is not None for path in each.columns}
-    texts = tuple(text if one is None else one.sql() or text for text, one in zip(queries, conditions, strict=True))
-    return replace(options, workload=texts), tuple(
-        replace(
-            join,
-            attributes=tuple(
-                name for name in schemas[join.name].arrow.names if join_path([attribute_name(join.name, name)]) in read
-            ),
+        queries, dimensions = star_workload(
+            options.workload, dimensions, Path(storage.uri).name, Schema(rows.schema), storage_options
         )
-        for join in joins
-    )
+        options = replace(options, workload=queries)
+    return Table(storage, append.create(storage, base, rows, options, backend, joins=dimensions))
 
 
 def index(
@@ -364,6 +346,7 @@ def advise(
     *,
     files: int | None = None,
     weigh: Weigh = "bytes",
+    joins: Mapping[str, tuple[Any, Mapping[str, str]]] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -371,21 +354,24 @@ def advise(
     """Rank layouts and columns for a workload, on a sample of any source.
 
     ``workload``: predicates or SELECT statements, or a file of them · ``files``: the number of files of the new table,
-    100 by default · ``weigh`` and ``progress``: as for `Table.advise`. For the path of a table, the result is that of
-    `Table.advise`. Raises `InvalidOption`, `SqlError`.
+    100 by default · ``weigh``, ``joins`` and ``progress``: as for `Table.advise`. For the path of a table, the result
+    is that of `Table.advise`. Raises `InvalidOption`, `SqlError`.
     """
     check_options(files=files, seed=seed, progress=progress)
     queries = queries_of(workload)
     if isinstance(source, str | os.PathLike):
         found = table_formats.source_of(source, storage_options=storage_options)
         if found is not None:
-            return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
+            return Table.of_source(found).advise(
+                workload, files=files, weigh=weigh, joins=joins, seed=seed, progress=progress
+            )
         storage = open_storage(source, storage_options)
         newest = tablelog.newest(storage)
         if newest is not None:
             table = Table(storage, newest)
-            return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
+            return table.advise(workload, files=files, weigh=weigh, joins=joins, seed=seed, progress=progress)
     from zskip import advisor
+    from zskip.advisor.attribute_workload import with_attributes
 
     sample, total, started = RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
@@ -398,6 +384,8 @@ def advise(
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    if dimensions := given_joins(joins):
+        queries, found = with_attributes(queries, found, dimensions, Path(name).name, storage_options)
     return advisor.advise(
         found,
         queries,
@@ -407,6 +395,7 @@ def advise(
         read_seconds=time.perf_counter() - started,
         source=str(name),
         workload_file=file_of(workload),
+        joins=dimensions,
         progress=progress,
     )
 

@@ -59,6 +59,7 @@ from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
 from zskip.writer.refresh_joins import refresh_joins
 from zskip.writer.sketching import complete_sketches, drop_sketches
+from zskip.writer.star import Join, given_joins
 from zskip.writer.upsert import upsert
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
@@ -648,6 +649,7 @@ class Table:
         *,
         files: int | None = None,
         weigh: Weigh = "bytes",
+        joins: Mapping[str, tuple[Any, Mapping[str, str]]] | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Advice:
@@ -655,8 +657,9 @@ class Table:
 
         ``workload``: predicates or SELECT statements, or a file of them; `logged_queries` extracts them from a log ·
         ``files``: the number of files of the new table, by default as now · ``weigh``: "bytes" weighs a query by the
-        bytes of a row that it reads, "queries" weighs all equally · ``progress``: called with a phase, the number done
-        and the total. Raises `InvalidOption`, `SqlError`.
+        bytes of a row that it reads, "queries" weighs all equally · ``joins``: dimensions, as for `zskip.write`: the
+        statements of the workload then propose their attributes too; by default those of the table · ``progress``:
+        called with a phase, the number done and the total. Raises `InvalidOption`, `SqlError`.
         """
         check_options(files=files, seed=seed, progress=progress)
         queries = queries_of(workload)
@@ -665,7 +668,11 @@ class Table:
         rows, today, read = self._sample(seed, progress)
         total = self.snapshot.totals.rows or read
         from zskip import advisor
+        from zskip.advisor.attribute_workload import with_attributes
 
+        dimensions = given_joins(joins) or tuple(Join.recorded(each) for each in self.snapshot.dimensions)
+        if dimensions:
+            queries, rows = with_attributes(queries, rows, dimensions, Path(self.uri).name)
         return advisor.advise(
             rows,
             queries,
@@ -676,6 +683,7 @@ class Table:
             read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
             workload_file=file_of(workload),
+            joins=dimensions,
             version=self.version if self._source is not None and self._source.format == "delta" else None,
             progress=progress,
         )

@@ -237,3 +237,60 @@ def test_more_files_than_rows_are_refused() -> None:
     with pytest.raises(InvalidOption, match="more than the 4,000 rows"):
         advisor.advise(ROWS, WORKLOAD, files=10_000_000, total_rows=4000)
     assert zskip.advise(ROWS.slice(0, 50), ["a = 7"]).files == 50
+
+
+@pytest.fixture
+def star(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A table of orders, one of customers, and statements that filter orders by attributes of the customers."""
+    monkeypatch.chdir(tmp_path)
+    regions = pa.array(RNG.choice(["africa", "asia", "europe"], 500))
+    zskip.write({"c_key": np.arange(500), "c_region": regions}, "lake/customer", by=["c_key"])
+    orders = {"o_key": RNG.integers(0, 500, 20_000), "o_day": RNG.integers(0, 365, 20_000)}
+    zskip.write(orders, "lake/orders", by=["o_day"], files=20)
+    return [
+        f"SELECT count(*) FROM orders, customer WHERE o_key = c_key AND c_region = '{region}' AND o_day < {day}"
+        for region, day in (("asia", 400), ("europe", 90))
+    ]
+
+
+JOINS = {"customer": ("lake/customer", {"o_key": "c_key"})}
+
+
+def test_advice_proposes_the_attributes_of_dimensions(star: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    advice = zskip.advise("lake/orders", star, joins=JOINS)
+    best = advice.candidates[0]
+    assert '"customer.c_region"' in best.by
+    assert advice.today is not None
+    assert best.read < 0.5 * advice.today
+    assert '"customer.c_region" = ' in str(advice)
+
+    # The command that it gives writes that layout, which then serves the statements.
+    Path("QUERIES.SQL").write_text(";\n".join(star), encoding="utf-8")
+    command = shlex.split(advice.command.replace("TARGET", "better/orders"))
+    assert command[-2:] == ["--join", "customer=lake/customer:o_key=c_key"]
+    assert main(command[1:]) == 0
+    capsys.readouterr()
+    facts = zskip.open("better/orders")
+    assert [each.name for each in facts.snapshot.dimensions] == ["customer"]
+    asked = star[0].replace("FROM orders, customer", "FROM 'better/orders', 'lake/customer'")
+    assert "\"c_region\" = 'asia'" in str(zskip.explain(asked))
+
+    # Later advice joins the dimensions of the table again.
+    assert '"customer.c_region"' in facts.advise(star).candidates[0].by
+
+
+def test_advice_on_rows_without_a_name(star: list[str]) -> None:
+    """The facts are the one table of the statements that is not a dimension, as they are for `write`."""
+    rows = zskip.read("lake/orders")
+    advice = zskip.advise(rows, star, joins=JOINS, files=20)
+    assert '"customer.c_region"' in advice.candidates[0].by
+    table = zskip.write(rows, "elsewhere", workload=star, joins=JOINS, files=20)
+    assert table.snapshot.layout is not None
+    assert '"customer.c_region"' in table.snapshot.layout.columns
+
+
+@pytest.mark.parametrize("given", ["customer", "customer=lake/customer", "=lake/customer:a=b", "customer=lake:a="])
+def test_a_join_that_cannot_be_read_is_named(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["write", "rows.parquet", "t", "--by", "a", "--join", given])
+    assert "customer=lake/customer:o_custkey=c_custkey" in capsys.readouterr().err

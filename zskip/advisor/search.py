@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from zskip.layouts.fitting import fitted
 from zskip.layouts.fitting_task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.layouts.score import query_bytes
 from zskip.writer.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
+from zskip.writer.star import Join
 from zskip.writer.write_estimate import seconds_to_write
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -46,6 +48,7 @@ def advise(
     source: str = "SOURCE",
     target: str = "TARGET",
     workload_file: str = "QUERIES.SQL",
+    joins: Sequence[Join] = (),
     version: int | None = None,
     progress: Progress | None = None,
 ) -> Advice:
@@ -56,8 +59,8 @@ def advise(
     others with the best of these sets. Layouts are fitted to half of the sample and scored on the other half, which
     avoids overfitting · ``weigh``: "bytes" weighs a query by the bytes of a row that it reads, "queries" weighs all
     equally · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
-    the commands; ``version``: that of a source that is laid out in place · ``progress``: called with "candidates", the
-    number tried, and the total.
+    the commands; ``joins``: the dimensions that the rows of the sample are joined with, likewise; ``version``: that of
+    a source that is laid out in place · ``progress``: called with "candidates", the number tried, and the total.
 
     Of more than 1,000 queries a random selection is used. Raises `InvalidOption`, `SqlError`.
     """
@@ -82,7 +85,7 @@ def advise(
     sketched = _with_sketches([each for each, _, _ in ranked], by_sketch, now, trial.weights, members)
     served = best if sketched is None else next(each for each, _, _ in ranked if _same(each, sketched))
     sketches = worth_sketching(sample, conditions, served.queries, files, rows)
-    names = (source, target, workload_file)
+    names = (source, target, workload_file, "".join(f" --join {shlex.quote(_as_option(join))}" for join in joins))
     is_table = today is not None
     command, bench = _commands(best, files, () if sketched is not None else sketches, *names, version, is_table)
     return Advice(
@@ -136,16 +139,18 @@ def _commands(
     source: str,
     target: str,
     workload_file: str,
+    joins: str,
     version: int | None,
     is_table: bool,
 ) -> tuple[str, str]:
     """The command line that writes the best candidate, and the command line that measures the gain afterwards.
 
-    ``is_table``: the source is a zskip table, to which the measurement compares the new one.
+    ``joins``: the options for the dimensions · ``is_table``: the source is a zskip table, to which the measurement
+    compares the new one.
     """
     source, target, workload = (shlex.quote(each) for each in (source, target, workload_file))
     layout = f"--by {shlex.quote(join_names(best.by))} --layout {best.layout} --files {files} --workload {workload}"
-    if version is not None:
+    if version is not None and not joins:  # `cluster` joins no dimensions
         return (
             f"zskip cluster {source} {layout} --full",
             f"zskip bench {source} --queries {workload} --before-version {version}",
@@ -154,7 +159,13 @@ def _commands(
         named = ",".join(f"{join_names([each.name.column])}={each.name.kind}" for each in sketches)
         layout += f" --sketch {shlex.quote(named)}"
     before = f" --before {source}" if is_table else ""
-    return f"zskip write {source} {target} {layout}", f"zskip bench {target} --queries {workload}{before}"
+    return f"zskip write {source} {target} {layout}{joins}", f"zskip bench {target} --queries {workload}{before}"
+
+
+def _as_option(join: Join) -> str:
+    """A dimension as ``--join`` takes it; rows that are in no table have no name there."""
+    source = os.fspath(join.source) if isinstance(join.source, str | os.PathLike) else "DIMENSION"
+    return f"{join.name}={source}:{','.join(f'{column}={key}' for column, key in join.keys)}"
 
 
 class _Trial:

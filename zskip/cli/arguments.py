@@ -89,6 +89,33 @@ def sketches_named(text: str) -> dict[str, list[str]]:
     return found
 
 
+def join_named(text: str) -> tuple[str, tuple[str, dict[str, str]]]:
+    """A dimension and the keys by which the rows join it.
+
+    >>> join_named("customer=lake/customer:o_custkey=c_custkey")
+    ('customer', ('lake/customer', {'o_custkey': 'c_custkey'}))
+    """
+    name, _, rest = text.partition("=")
+    source, _, keys = rest.rpartition(":")
+    found = [key.partition("=")[::2] for key in keys.split(",")]
+    if not name or not source or not all(one and other for one, other in found):
+        raise argparse.ArgumentTypeError(
+            f"a dimension and its keys are needed, as customer=lake/customer:o_custkey=c_custkey, not {text!r}"
+        )
+    return name, (source, dict(found))
+
+
+def add_joins(command: argparse._ActionsContainer) -> None:
+    command.add_argument(
+        "--join",
+        dest="joins",
+        type=join_named,
+        action="append",
+        metavar="NAME=TABLE:KEY=KEY",
+        help="a dimension whose attributes the layout may use, once for each",
+    )
+
+
 def statements(path: Path) -> list[str]:
     """The statements or predicates of a file, separated by `;`, or by line breaks if it contains no `;`."""
     from zskip.writer.workload_input import queries_of
@@ -134,6 +161,7 @@ def add_layout_options(command: argparse.ArgumentParser) -> None:
 
 def add_write_options(command: argparse.ArgumentParser) -> None:
     add_layout_options(command)
+    add_joins(command)
     files = command.add_argument_group("form")
     files.add_argument("--partition-by", type=names, metavar="A,B", help="hive folders, clustered inside each")
     files.add_argument("--row-group-rows", type=int, metavar="N", help="rows in a row group")
@@ -175,6 +203,8 @@ def write_options(given: argparse.Namespace) -> dict[str, Any]:
     }
     if given.workload is not None:
         options["workload"] = statements(given.workload)
+    if getattr(given, "joins", None):
+        options["joins"] = dict(given.joins)
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -6,7 +6,17 @@ import argparse
 import webbrowser
 from pathlib import Path
 
-from zskip.cli.arguments import Commands, add_command, add_json, add_storage, names, opened, pairs, statements
+from zskip.cli.arguments import (
+    Commands,
+    add_command,
+    add_joins,
+    add_json,
+    add_storage,
+    names,
+    opened,
+    pairs,
+    statements,
+)
 from zskip.cli.terminal import out, print_json, working
 from zskip.errors import InvalidOption
 
@@ -37,6 +47,7 @@ def add_workload_commands(commands: Commands) -> None:
         "--save-workload", type=Path, metavar="FILE", help="write the log's queries on the table there"
     )
     command.add_argument("--files", type=int, metavar="N", help="the number of files of the layout")
+    add_joins(command)
     command.add_argument(
         "--weigh",
         choices=("bytes", "queries"),
@@ -130,7 +141,13 @@ def advise(given: argparse.Namespace) -> None:
         raise InvalidOption("--log-name and --save-workload are for the queries of a log.")
     with working("replaying the workload against candidate layouts") as report:
         advice = api.advise(
-            given.path, workload, files=given.files, weigh=given.weigh, progress=report, storage_options=options
+            given.path,
+            workload,
+            files=given.files,
+            weigh=given.weigh,
+            joins=dict(given.joins or []),
+            progress=report,
+            storage_options=options,
         )
     if given.json:
         print_json(advice)

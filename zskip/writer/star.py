@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, names_given
+from zskip.core.schema import Schema, names_given, split_path
 from zskip.engines.arrow import to_arrow
 from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest
 from zskip.plan import find_survivors
@@ -42,6 +42,11 @@ class Join:
     source: Any
     keys: tuple[tuple[str, str], ...]
     attributes: tuple[str, ...] = ()
+
+    @staticmethod
+    def recorded(dimension: Dimension) -> Join:
+        """The join of a dimension that a table was written with. A dimension without versions is not read again."""
+        return Join(dimension.name, dimension.uri, dimension.keys)
 
 
 def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
@@ -130,7 +135,7 @@ class Star:
             keys = [] if columns is None else [name for name in self._own_keys() if name not in columns]
             read = None if columns is None else [*(name for name in wanted if name in own), *keys]
             for part in source.parts(read):
-                yield lambda part=part: self._with_attributes(part(), wanted)  # type: ignore[misc]  # a default binds
+                yield lambda part=part: self.with_attributes(part(), wanted)  # type: ignore[misc]  # a default binds
 
         return replace(source, schema=schema, parts=parts)
 
@@ -139,10 +144,12 @@ class Star:
         keys = [column for each in self.loaded for column, _ in each.dimension.keys]
         return list(dict.fromkeys(key for key in keys if _hop(key, hops) is None))
 
-    def _with_attributes(self, rows: pa.Table, wanted: Sequence[str]) -> pa.Table:
+    def with_attributes(self, rows: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows with their attributes; ``columns``: names of either, by default all."""
+        wanted = [*rows.schema.names, *(field.name for field in self.attributes)] if columns is None else columns
         hops = {each.dimension.name for each in self.loaded}
         found: dict[str, pa.Array] = {}
-        columns: dict[str, pa.ChunkedArray] = {name: rows.column(name) for name in wanted if name in rows.column_names}
+        joined: dict[str, pa.ChunkedArray] = {name: rows.column(name) for name in wanted if name in rows.column_names}
         for each in self.loaded:  # a dimension comes after those that have its keys
             values = []
             for column, _ in each.dimension.keys:
@@ -156,8 +163,8 @@ class Star:
             for field in each.dimension.attributes:
                 name = attribute_name(each.dimension.name, field.name)
                 if name in wanted:
-                    columns[name] = each.columns.column(field.name).take(found[each.dimension.name])
-        return pa.table({name: columns[name] for name in wanted})
+                    joined[name] = each.columns.column(field.name).take(found[each.dimension.name])
+        return pa.table({name: joined[name] for name in wanted})
 
     def with_versions(self, files: DataFiles) -> DataFiles:
         """Files written from joined rows, with the versions of the dimensions in their statistics."""
@@ -180,6 +187,12 @@ def _hop(column: str, dimensions: set[str]) -> tuple[str, str] | None:
     return (name, rest) if dot and name in dimensions else None
 
 
+def _keys_of_hops(name: str, joins: Sequence[Join]) -> list[str]:
+    """The columns of a dimension that are keys of further dimensions."""
+    hops = (_hop(key, {name}) for join in joins for key, _ in join.keys)
+    return [hop[1] for hop in hops if hop is not None]
+
+
 def joined_with(
     joins: Sequence[Join], schema: Schema, attributes: Sequence[str], storage_options: Mapping[str, Any] | None
 ) -> Star | None:
@@ -191,13 +204,12 @@ def joined_with(
         return None
     wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
-        name, dot, column = attribute.partition(".")
+        name, dot, column = ".".join(split_path(attribute)).partition(".")
         if dot and name in wanted and schema.find([attribute]) is None and column not in wanted[name]:
             wanted[name].append(column)
     loaded: list[_Loaded] = []
     for join in _in_order(joins):
-        further = [key for other in joins for key, _ in other.keys if key.partition(".")[0] == join.name]
-        one = _load(join, wanted[join.name], [key.partition(".")[2] for key in further], storage_options)
+        one = _load(join, wanted[join.name], _keys_of_hops(join.name, joins), storage_options)
         _require_comparable(one, schema, loaded)
         loaded.append(one)
     star = Star(tuple(loaded))
@@ -209,17 +221,17 @@ def joined_with(
 
 def as_recorded(dimensions: Sequence[Dimension]) -> Star:
     """The dimensions of a table in their newest versions. The attributes of one that cannot be read are NULL."""
-    joins = [Join(each.name, each.uri, each.keys) for each in dimensions]
+    joins = [Join.recorded(each) for each in dimensions]
     loaded = []
     for join, dimension in zip(joins, dimensions, strict=True):
-        further = [key for other in joins for key, _ in other.keys if key.partition(".")[0] == join.name]
+        further = _keys_of_hops(join.name, joins)
         try:
-            one = _load(join, dimension.attributes.names, [key.partition(".")[2] for key in further], None)
+            one = _load(join, dimension.attributes.names, further, None)
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
             _LOG.warning("New files have no attributes of %s, which cannot be joined: %s", dimension.name, error)
-            one = _unknown(dimension, [key.partition(".")[2] for key in further])
+            one = _unknown(dimension, further)
         loaded.append(one)
     return Star(tuple(loaded))
 

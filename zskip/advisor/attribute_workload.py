@@ -1,0 +1,62 @@
+"""A workload of whole statements over a star schema, as a layout of the facts takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from zskip.binder.workload_sql import is_query, named_tables
+from zskip.core.schema import Schema, join_path, split_path
+from zskip.statements.duckdb.star_workload import star_conditions
+from zskip.tablelog.dimensions import attribute_name
+from zskip.writer.star import Join, joined_with, schema_of
+
+
+def star_workload(
+    queries: Sequence[str],
+    joins: Sequence[Join],
+    facts: str,
+    schema: Schema,
+    storage_options: Mapping[str, Any] | None,
+) -> tuple[tuple[str, ...], tuple[Join, ...]]:
+    """The queries as conditions on the facts and on the attributes of their dimensions, and the joins with the
+    attributes that these conditions read.
+
+    ``facts``: the name of the facts in the statements, unless these name but one table besides the dimensions, which
+    have the names of ``joins`` · ``schema``: the facts'. A query that DuckDB cannot plan over these tables is returned
+    as it is.
+    """
+    named = {split_path(name)[0] for query in queries if is_query(query) for name in named_tables(query)}
+    others = named - {join.name for join in joins}
+    if len(others) == 1:
+        facts = others.pop()
+    schemas = {join.name: schema_of(join, storage_options) for join in joins}
+    conditions = star_conditions(queries, facts, schema, schemas)
+    read = {path for each in conditions if each is not None for path in each.columns}
+    texts = tuple(text if one is None else one.sql() or text for text, one in zip(queries, conditions, strict=True))
+    return texts, tuple(
+        replace(
+            join,
+            attributes=tuple(
+                name for name in schemas[join.name].arrow.names if join_path([attribute_name(join.name, name)]) in read
+            ),
+        )
+        for join in joins
+    )
+
+
+def with_attributes(
+    queries: Sequence[str],
+    rows: pa.Table,
+    joins: Sequence[Join],
+    facts: str,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[tuple[str, ...], pa.Table]:
+    """As `star_workload`, with rows of the facts joined with the attributes."""
+    schema = Schema(rows.schema)
+    texts, joins = star_workload(queries, joins, facts, schema, storage_options)
+    star = joined_with(joins, schema, (), storage_options)
+    return texts, rows if star is None else star.with_attributes(rows)
