@@ -116,7 +116,7 @@ class IcebergSource:
             from pyiceberg.table import StaticTable
         except ImportError as error:
             raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
-        from zskip.table_formats.iceberg_metadata import StorageIO
+        from zskip.table_formats.iceberg_io import StorageIO
 
         io, name = StorageIO(self.storage), "static-table"
         metadata = read_metadata(io, self.metadata)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from zskip.errors import TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Storage
@@ -20,8 +17,6 @@ from zskip.table_formats.source import reading
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
-
-    from zskip.storage.storage import Storage
 
 
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
@@ -168,38 +163,3 @@ def path_in(storage: Storage, location: str) -> str:
 @lru_cache(maxsize=4096)
 def _target(folder: str) -> str:
     return os.path.realpath(folder).rstrip("/")
-
-
-# Lets pyiceberg read files through zskip's `Storage`, with the same credentials.
-
-
-class StorageIO(FileIO):
-    """Read-only access to the files below a table's folder."""
-
-    def __init__(self, storage: Storage) -> None:
-        super().__init__()
-        self._storage = storage
-
-    def new_input(self, location: str) -> InputFile:
-        return _Input(self._storage, location)
-
-    def new_output(self, location: str) -> OutputFile:
-        raise UnsupportedFormat(f"{location} can only be written through the catalog of its Iceberg table.")
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        raise UnsupportedFormat(f"{location} can only be removed through the catalog of its Iceberg table.")
-
-
-class _Input(InputFile):
-    def __init__(self, storage: Storage, location: str) -> None:
-        super().__init__(location)
-        self._storage, self._path = storage, path_in(storage, location)
-
-    def __len__(self) -> int:
-        return int(self._storage.size_and_modified([self._path]).size[0].as_py())
-
-    def exists(self) -> bool:
-        return self._storage.exists(self._path)
-
-    def open(self, seekable: bool = True) -> InputStream:
-        return io.BytesIO(self._storage.read(self._path))
