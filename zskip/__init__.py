@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zskip.core.engine_registry import register
+from zskip.core.lazy_names import lazy_names
 from zskip.errors import (
     CommitConflict,
     InvalidOption,
@@ -86,11 +87,7 @@ for _name, _home in _ENGINES.items():
     register(_name, partial(import_module, _home))
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-    raise AttributeError(f"module 'zskip' has no attribute {name!r}")
+__getattr__ = lazy_names("zskip", _HOMES)
 
 
 def __dir__() -> list[str]:

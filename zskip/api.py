@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 
 import pyarrow as pa
 
-from zskip import table_formats, tablelog
+from zskip import table_formats, tablelog, writer
 from zskip.binder.bind_condition import Condition
 from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import check_options
@@ -26,15 +26,6 @@ from zskip.storage.foreign_folders import refuse_folder
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
 from zskip.tablelog.sketches import named_sketches
-from zskip.writer import WriteOptions, append, open_source
-from zskip.writer.backend import backend_of
-from zskip.writer.compaction import cluster as clustering
-from zskip.writer.compaction.cluster import cluster_folder
-from zskip.writer.options import Resources, resources_of
-from zskip.writer.row_sample import RowSample
-from zskip.writer.sketching import complete_sketches
-from zskip.writer.star import given_joins
-from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -42,6 +33,8 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.writer.options import Resources
+    from zskip.writer.workload_input import Workload
 
 __all__ = ["Mode", "advise", "attach", "cluster", "index", "logged_queries", "open", "read", "repair", "write"]
 
@@ -96,7 +89,7 @@ def write(
     """
     if mode not in get_args(Mode):
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
-    options = WriteOptions(
+    options = writer.WriteOptions(
         by=() if by is None else by,
         layout=layout,
         files=files,
@@ -105,7 +98,7 @@ def write(
         row_group_rows=row_group_rows,
         compression=compression,
         weights=weights,
-        workload=None if workload is None else queries_of(workload),
+        workload=None if workload is None else writer.queries_of(workload),
         partition_by=partition_by,
         sketches=sketches or {},
         memory_limit=memory_limit,
@@ -115,7 +108,7 @@ def write(
         progress=progress,
         storage_options=storage_options,
     )
-    backend = backend_of(session, source)
+    backend = writer.backend_of(session, source)
     storage = backend.open_storage(path, storage_options)
     base = tablelog.newest(storage)
     if base is not None and not base.managed:
@@ -123,14 +116,14 @@ def write(
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     rows = backend.open_rows(source, storage_options)
-    dimensions = given_joins(joins)
+    dimensions = writer.given_joins(joins)
     if base is not None and mode == "append":
         if dimensions:
             raise InvalidOption("An append joins the table's own dimensions; give joins= when you write the table.")
         known = {each.name for each in base.sketches}
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
-        return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
+        return Table(storage, writer.append.append(storage, base, rows, options, backend=backend)[0])
     if dimensions and options.workload:
         from zskip.advisor.attribute_workload import star_workload
 
@@ -138,7 +131,7 @@ def write(
             options.workload, dimensions, Path(storage.uri).name, Schema(rows.schema), storage_options
         )
         options = replace(options, workload=queries)
-    return Table(storage, append.create(storage, base, rows, options, backend, joins=dimensions))
+    return Table(storage, writer.append.create(storage, base, rows, options, backend, joins=dimensions))
 
 
 def index(
@@ -183,7 +176,7 @@ def index(
     )
     if sketches:
         names = named_sketches(sketches, snapshot.schema)
-        snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
+        snapshot = writer.complete_sketches(storage, snapshot, writer.WriteOptions(threads=threads), names)[0]
     return Table(storage, snapshot)
 
 
@@ -223,7 +216,7 @@ def open(
         source = table_formats.source_of(path, version, moment, storage_options, deep)
         if source is not None:
             return Table.of_source(source, most)
-    storage = backend_of(session).open_storage(cast("str", path), storage_options)
+    storage = writer.backend_of(session).open_storage(cast("str", path), storage_options)
     return Table(storage, tablelog.load(storage, None if version is None else require_version(version), moment), most)
 
 
@@ -280,21 +273,21 @@ def cluster(
     check_options(full=full, dry_run=dry_run)
     source = table_formats.source_of(path, storage_options=storage_options)
     chosen = replace(
-        resources_of(options),
+        writer.resources_of(options),
         by=() if by is None else names_given(by, "by"),
         layout=layout,
         files=files,
         rows_per_file=rows_per_file,
         file_size=file_size,
         weights=weights,
-        workload=None if workload is None else queries_of(workload),
+        workload=None if workload is None else writer.queries_of(workload),
     )
     most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
     if source is None:
         if where is not None or most is not None:
             raise InvalidOption("A folder of Parquet is laid out as a whole: leave out where= and max_bytes=.")
-        return cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
-    return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
+        return writer.cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
+    return writer.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 
 def read(
@@ -336,7 +329,7 @@ def repair(
     snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
     if not snapshot.sketches:
         return repaired
-    snapshot, segments = complete_sketches(storage, snapshot, WriteOptions(threads=threads), repair=True)
+    snapshot, segments = writer.complete_sketches(storage, snapshot, writer.WriteOptions(threads=threads), repair=True)
     return replace(repaired, version=snapshot.version, parts=(*repaired.parts, *segments))
 
 
@@ -358,7 +351,7 @@ def advise(
     is that of `Table.advise`. Raises `InvalidOption`, `SqlError`.
     """
     check_options(files=files, seed=seed, progress=progress)
-    queries = queries_of(workload)
+    queries = writer.queries_of(workload)
     if isinstance(source, str | os.PathLike):
         found = table_formats.source_of(source, storage_options=storage_options)
         if found is not None:
@@ -373,8 +366,8 @@ def advise(
     from zskip import advisor
     from zskip.advisor.attribute_workload import with_attributes
 
-    sample, total, started = RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
-    for part in open_source(source, storage_options).parts(None):
+    sample, total, started = writer.RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
+    for part in writer.open_source.open_source(source, storage_options).parts(None):
         rows = part()
         sample.add(rows, total)
         total += rows.num_rows
@@ -384,7 +377,7 @@ def advise(
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    if dimensions := given_joins(joins):
+    if dimensions := writer.given_joins(joins):
         queries, found = with_attributes(queries, found, dimensions, Path(name).name, storage_options)
     return advisor.advise(
         found,
@@ -394,7 +387,7 @@ def advise(
         weigh=weigh,
         read_seconds=time.perf_counter() - started,
         source=str(name),
-        workload_file=file_of(workload),
+        workload_file=writer.file_of(workload),
         joins=dimensions,
         progress=progress,
     )
@@ -416,7 +409,7 @@ def logged_queries(
             pass
         else:
             return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
-    schema = Schema(open_source(source, storage_options).schema)
+    schema = Schema(writer.open_source.open_source(source, storage_options).schema)
     address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
     from zskip.advisor.query_logs import queries_of_log
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import plan as planning
-from zskip import table_formats, tablelog
+from zskip import table_formats, tablelog, writer
 from zskip.binder import Parameters
 from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
 from zskip.core.byte_sizes import bytes_of
@@ -40,29 +40,16 @@ from zskip.core.receipts import (
 )
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
-from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
 from zskip.language import Predicate
-from zskip.layouts.depth import Clustering, depths
 from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage
 from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.tablelog.sketches import named_sketches
-from zskip.writer import WriteOptions, append, open_source
-from zskip.writer import adopt as adopting
-from zskip.writer.backend import backend_of
-from zskip.writer.compaction import compact
-from zskip.writer.delete import delete, would_delete
-from zskip.writer.evolution import common_type
-from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
-from zskip.writer.refresh_joins import refresh_joins
-from zskip.writer.sketching import complete_sketches, drop_sketches
-from zskip.writer.star import Join, given_joins
-from zskip.writer.upsert import upsert
-from zskip.writer.workload_input import Workload, file_of, queries_of
 
+# What changes, analyses or draws a table is loaded by the first call that does so.
 if TYPE_CHECKING:
     import altair
     import datafusion
@@ -75,6 +62,10 @@ if TYPE_CHECKING:
     from zskip.advisor.query_logs import LoggedQueries
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
+    from zskip.layouts.depth import Clustering
+    from zskip.writer.options import Resources, Rewrite
+    from zskip.writer.star import Join
+    from zskip.writer.workload_input import Workload
 
 __all__ = ["Table", "Version", "require_version"]
 
@@ -239,6 +230,8 @@ class Table:
         """The first rows, in the order of the files. Raises `InvalidOption`, `UnknownColumn`."""
         if not isinstance(rows, int) or rows < 0:
             raise refuse("rows", "a number of rows", rows)
+        from zskip.engines.arrow import output_schema, to_batches
+
         scan = self.plan().scan
         found: list[pa.RecordBatch] = []
         for batch in to_batches(scan, columns):
@@ -307,12 +300,12 @@ class Table:
 
         Raises `SchemaMismatch`, which names the column, and the errors of `write`.
         """
-        backend = backend_of(session, source)
+        backend = writer.backend_of(session, source)
         rows = backend.open_rows(source, storage_options)
-        given = resources_of(options, "batch", "session", "storage_options")
+        given = writer.resources_of(options, "batch", "session", "storage_options")
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = append.append(self._storage, base, rows, given, batch, backend)
+            snapshot, done = writer.append.append(self._storage, base, rows, given, batch, backend)
         self._move_to(snapshot)
         return done
 
@@ -322,10 +315,10 @@ class Table:
         Columns may be added, as by `append`. A call that was interrupted is finished by the next. Options as for
         `append`. Raises `SchemaMismatch`, which names the column, and `CorruptFile`.
         """
-        given = resources_of(options)
+        given = writer.resources_of(options)
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = adopting.adopt(self._storage, base, given)
+            snapshot, done = writer.adopt.adopt(self._storage, base, given)
         self._move_to(snapshot)
         return done
 
@@ -350,11 +343,11 @@ class Table:
         `CommitConflict`.
         """
         self._require_own()
-        rows = open_source(source, storage_options)
-        given = resources_of(options, "on", "batch", "storage_options")
+        rows = writer.open_source.open_source(source, storage_options)
+        given = writer.resources_of(options, "on", "batch", "storage_options")
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
+            snapshot, done = writer.upsert.upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
         self._move_to(snapshot)
         return done
 
@@ -367,11 +360,12 @@ class Table:
         its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises the
         errors of `write`, and `CommitConflict`.
         """
-        backend = backend_of(session, source)
+        backend = writer.backend_of(session, source)
         base = self._newest()
         rows = backend.open_rows(source, options.get("storage_options"))
         with tablelog.naming_vacuums(self._storage, base):
-            snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
+            chosen = writer.append.changed_options(base, by, options)
+            snapshot = writer.append.create(self._storage, base, rows, chosen, backend)
         self._move_to(snapshot)
         rows_now, size = (cast("int", each) for each in (snapshot.totals.rows, snapshot.totals.bytes))
         return Overwritten(snapshot.version, rows_now, snapshot.totals.files, size)
@@ -395,20 +389,20 @@ class Table:
         `SqlError`, `CommitConflict`, `CorruptFile`.
         """
         check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
-        given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
-        backend = backend_of(session)
+        given = writer.resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
+        backend = writer.backend_of(session)
         if dry_run:
             base = self._newest()
             matching, _ = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
-            return would_delete(self._storage, base, matching)
+            return writer.delete.would_delete(self._storage, base, matching)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
             try:
                 with tablelog.naming_vacuums(self._storage, base):
-                    snapshot, done = delete(self._storage, base, matching, rest, given, backend)
+                    snapshot, done = writer.delete.delete(self._storage, base, matching, rest, given, backend)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -425,12 +419,12 @@ class Table:
         ``session``: a Spark session whose executors read the files. Options as for `append`. Raises `InvalidOption`,
         `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
-        backend = backend_of(session)
+        backend = writer.backend_of(session)
         self.refresh()
         base = self.snapshot
         names = named_sketches(sketches, base.schema)
-        given = resources_of(options, "session")
-        done = complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
+        given = writer.resources_of(options, "session")
+        done = writer.complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
         self._move_to(done[0])
         return self._sketched()
 
@@ -438,7 +432,7 @@ class Table:
         """Remove all sketches of these columns. Raises `InvalidOption` for a column that has none."""
         index = self._index if self._source is not None else Index(self._storage, self._newest())
         found = [index.snapshot.schema.column(name).path for name in names_given(columns, "columns")]
-        self._move_to(drop_sketches(index, found))
+        self._move_to(writer.drop_sketches(index, found))
         return self._sketched()
 
     def _sketched(self) -> Sketched:
@@ -464,10 +458,10 @@ class Table:
         check_options(full=full, dry_run=dry_run)
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-        given = resources_of(options, "full", "dry_run", "max_bytes", "session")
-        backend = backend_of(session)
+        given = writer.resources_of(options, "full", "dry_run", "max_bytes", "session")
+        backend = writer.backend_of(session)
         with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = compact.optimize(
+            snapshot, done = writer.optimize(
                 self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
             )
         self._move_to(snapshot)
@@ -515,8 +509,8 @@ class Table:
         Reads the keys of these files, and rewrites none. Raises `InvalidOption` for a table without ``joins=``, and
         `CommitConflict`.
         """
-        given = resources_of(options)
-        snapshot, receipt = refresh_joins(self._storage, self._newest(), given)
+        given = writer.resources_of(options)
+        snapshot, receipt = writer.refresh_joins.refresh_joins(self._storage, self._newest(), given)
         self._move_to(snapshot)
         return receipt
 
@@ -532,13 +526,14 @@ class Table:
             self._source = self._source.newest()
             self._index = index = table_formats.index_of(self._source, self._index.cache_bytes)
             if index.snapshot.sketches:
-                made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
+                made = writer.complete_sketches(self._storage, index.snapshot, writer.WriteOptions(), parts=index.parts)
                 self._move_to(made[0])
             return Refreshed(self.version, before)
         newest = self._newest()
         if not newest.managed:
             newest = tablelog.refresh(Index(self._storage, newest), progress=progress or unreported)
-            newest = complete_sketches(self._storage, newest, WriteOptions())[0] if newest.sketches else newest
+            if newest.sketches:
+                newest, _ = writer.complete_sketches(self._storage, newest, writer.WriteOptions())
         if newest.version != self.version:
             self._move_to(newest)
         return Refreshed(self.version, before, len(tablelog.dropped_files(self._storage, newest)))
@@ -552,7 +547,7 @@ class Table:
         """
         check_options(dry_run=dry_run)
         self._require_own()
-        return tablelog.vacuum(self._storage, older_than=timedelta_of(older_than), dry_run=dry_run)
+        return tablelog.vacuum(self._storage, older_than=writer.timedelta_of(older_than), dry_run=dry_run)
 
     def tend(
         self,
@@ -576,7 +571,7 @@ class Table:
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
             raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
-        given = resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
+        given = writer.resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
         if self._source is not None:
             started, before = time.monotonic(), self.version
             step = Step("refresh", "follows the table's own log", receipt=Refreshed(before, before))
@@ -584,17 +579,15 @@ class Table:
                 followed = self.refresh()
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
-        from zskip.writer.compaction import tend as tending
-
         self._newest()
-        done = tending.tend(
+        done = writer.tend(
             self._storage,
             given,
             max_seconds=max_seconds,
             max_bytes=most,
-            older_than=timedelta_of(older_than),
+            older_than=writer.timedelta_of(older_than),
             dry_run=dry_run,
-            backend=backend_of(session),
+            backend=writer.backend_of(session),
         )
         if not dry_run:
             self._move_to(self._newest())
@@ -641,6 +634,8 @@ class Table:
         layout = self.snapshot.layout
         named = self.snapshot.schema.orderable(names_given(columns, "columns")) if columns is not None else ()
         paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
+        from zskip.layouts.depth import depths
+
         return depths(self._index.files(None, paths).statistics, paths)
 
     def advise(
@@ -662,7 +657,7 @@ class Table:
         called with a phase, the number done and the total. Raises `InvalidOption`, `SqlError`.
         """
         check_options(files=files, seed=seed, progress=progress)
-        queries = queries_of(workload)
+        queries = writer.queries_of(workload)
         count = len(self._index)
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
@@ -670,7 +665,7 @@ class Table:
         from zskip import advisor
         from zskip.advisor.attribute_workload import with_attributes
 
-        dimensions = given_joins(joins) or tuple(Join.recorded(each) for each in self.snapshot.dimensions)
+        dimensions = writer.given_joins(joins) or tuple(Join.recorded(each) for each in self.snapshot.dimensions)
         if dimensions:
             queries, rows = with_attributes(queries, rows, dimensions, Path(self.uri).name)
         return advisor.advise(
@@ -682,7 +677,7 @@ class Table:
             weigh=weigh,
             read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
-            workload_file=file_of(workload),
+            workload_file=writer.file_of(workload),
             joins=dimensions,
             version=self.version if self._source is not None and self._source.format == "delta" else None,
             progress=progress,
@@ -691,6 +686,7 @@ class Table:
     def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
         """Some rows of some files, the number of each row's file, and the number of rows that were read."""
         from zskip.advisor import SAMPLE_ROWS
+        from zskip.engines.arrow import to_arrow
 
         some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_SAMPLED_FILES])
         parts, today, every = [], [], planning.find_survivors(self._index, None)
@@ -776,7 +772,7 @@ class Table:
         from zskip.inspect import explore
 
         predicate = None if where is None else bind_condition(where, self.snapshot.schema, "duckdb", "UTC", None)
-        queries = queries_of(workload) if workload else ()
+        queries = writer.queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []
         if alternatives:
             rows, today, _ = self._sample(seed=0)
@@ -813,7 +809,7 @@ class Table:
         """Raise `CommitConflict` if a column of a predicate has a new type that is not a widening of the old one."""
         for path in sorted(predicate.columns):
             here, now = (one.schema.columns.get(path) for one in (self.snapshot, newest))
-            if here is not None and now is not None and common_type(here.type, now.type) != now.type:
+            if here is not None and now is not None and writer.common_type(here.type, now.type) != now.type:
                 raise CommitConflict(
                     f'The column "{path}" is {here.type} in version {self.version}, at which this object is, and '
                     f"{now.type} in version {newest.version}: open the table again, and check the predicate."

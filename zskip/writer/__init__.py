@@ -9,25 +9,86 @@
 | changes to a table          | `append`, `delete`, on this machine or on a cluster (`backend`)                        |
 | sketches of files           | `sketching`                                                                            |
 | also for the advisor        | `workload_input`, `write_estimate`                                                     |
+
+Loaded on first use: opening a table and planning on it need none of this.
 """
 
-from zskip.writer.evolution import common_type, evolved
-from zskip.writer.open_source import open_source
-from zskip.writer.options import WriteOptions
-from zskip.writer.routing import Routing
-from zskip.writer.row_source import RowSource
-from zskip.writer.storable import storable_rows, storable_schema
-from zskip.writer.write import Written, write_files
+from typing import TYPE_CHECKING
+
+from zskip.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from zskip.writer import adopt, append, delete, open_source, refresh_joins, upsert
+    from zskip.writer.backend import backend_of
+    from zskip.writer.compaction.cluster import cluster, cluster_folder
+    from zskip.writer.compaction.compact import optimize
+    from zskip.writer.compaction.tend import tend
+    from zskip.writer.evolution import common_type
+    from zskip.writer.options import WriteOptions, resources_of, timedelta_of
+    from zskip.writer.routing import Routing
+    from zskip.writer.row_sample import RowSample
+    from zskip.writer.sketching import complete_sketches, drop_sketches
+    from zskip.writer.star import given_joins, schema_of
+    from zskip.writer.storable import storable_schema
+    from zskip.writer.workload_input import file_of, queries_of
+    from zskip.writer.write import Written, write_files
 
 __all__ = [
     "Routing",
-    "RowSource",
+    "RowSample",
     "WriteOptions",
     "Written",
+    "adopt",
+    "append",
+    "backend_of",
+    "cluster",
+    "cluster_folder",
     "common_type",
-    "evolved",
+    "complete_sketches",
+    "delete",
+    "drop_sketches",
+    "file_of",
+    "given_joins",
     "open_source",
-    "storable_rows",
+    "optimize",
+    "queries_of",
+    "refresh_joins",
+    "resources_of",
+    "schema_of",
     "storable_schema",
+    "tend",
+    "timedelta_of",
+    "upsert",
     "write_files",
 ]
+
+_HOMES = {
+    "adopt": "adopt",
+    "append": "append",
+    "backend_of": "backend",
+    "cluster": "compaction.cluster",
+    "cluster_folder": "compaction.cluster",
+    "common_type": "evolution",
+    "complete_sketches": "sketching",
+    "delete": "delete",
+    "drop_sketches": "sketching",
+    "file_of": "workload_input",
+    "given_joins": "star",
+    "open_source": "open_source",
+    "optimize": "compaction.compact",
+    "queries_of": "workload_input",
+    "refresh_joins": "refresh_joins",
+    "resources_of": "options",
+    "Routing": "routing",
+    "RowSample": "row_sample",
+    "schema_of": "star",
+    "storable_schema": "storable",
+    "tend": "compaction.tend",
+    "timedelta_of": "options",
+    "upsert": "upsert",
+    "write_files": "write",
+    "WriteOptions": "options",
+    "Written": "write",
+}
+
+__getattr__ = lazy_names(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()})

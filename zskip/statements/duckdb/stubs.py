@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.table_places import Word
+from zskip.statements.duckdb.table_places import Word, own_connection
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -244,11 +244,8 @@ def empty_rows(schema: pa.Schema) -> pa.Table:
 @lru_cache(maxsize=64)
 def _empty(types: tuple[str, ...]) -> pa.Table:
     """A table without rows, in Arrow types that DuckDB reads as ``types``."""
-    import duckdb
-
     typed = ", ".join(f"CAST(NULL AS {type}) AS c{number}" for number, type in enumerate(types))
-    with duckdb.connect() as con:
-        con.execute("SET arrow_lossless_conversion = true")
+    with own_connection().cursor() as con:
         return con.sql(f"SELECT {typed} WHERE false").to_arrow_table()
 
 
@@ -332,7 +329,7 @@ def _probe() -> bool:
     schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
     statement = "SELECT host FROM probed WHERE ts > 5 AND abs(ts) = 7"
     (stub,) = make_stubs((schema,), statement)
-    with duckdb.connect() as con:
+    with own_connection().cursor() as con:
         root = _explained(con, statement.replace("probed", stub.sql), {stub.name: stub.rows}, None)
     for scan in (root and root.scans([stub.columns])) or ():
         if scan.conditions[:1] == ('("ts" > 5)',) and '(abs("ts") = 7)' in "".join(scan.conditions[1:]):

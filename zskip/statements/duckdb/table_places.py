@@ -160,7 +160,7 @@ def own_connection() -> duckdb.DuckDBPyConnection:
     """A connection to an empty database, to parse statements and to ask about DuckDB itself."""
     import duckdb
 
-    return duckdb.connect()
+    return duckdb.connect(config={"arrow_lossless_conversion": True})  # types of the stubs
 
 
 def _serialized(query: str) -> Any:

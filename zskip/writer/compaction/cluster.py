@@ -40,12 +40,14 @@ from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, commit, index_files, newest, refresh
 from zskip.tablelog.freshness import data_files
-from zskip.writer import WriteOptions, append, storable_schema
+from zskip.writer import append
 from zskip.writer.append import kept_options, layout_record, removal
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction.compact import require_same_rows
 from zskip.writer.compaction.layout_groups import merges
+from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_reader
+from zskip.writer.storable import storable_schema
 from zskip.writer.write import Written, write_files
 
 _LOG = logging.getLogger("zskip")
