@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from zskip.inspect.audit import Verification
     from zskip.layouts.depth import Clustering
     from zskip.writer.options import Resources, Rewrite
-    from zskip.writer.star import Join
     from zskip.writer.workload_input import Workload
 
 __all__ = ["Table", "Version", "require_version"]
@@ -665,7 +664,7 @@ class Table:
         from zskip import advisor
         from zskip.advisor.attribute_workload import with_attributes
 
-        dimensions = writer.given_joins(joins) or tuple(Join.recorded(each) for each in self.snapshot.dimensions)
+        dimensions = writer.given_joins(joins) or tuple(writer.Join.recorded(each) for each in self.snapshot.dimensions)
         if dimensions:
             queries, rows = with_attributes(queries, rows, dimensions, Path(self.uri).name)
         return advisor.advise(

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from zskip.writer.routing import Routing
     from zskip.writer.row_sample import RowSample
     from zskip.writer.sketching import complete_sketches, drop_sketches
-    from zskip.writer.star import given_joins, schema_of
+    from zskip.writer.star import Join, given_joins
     from zskip.writer.storable import storable_schema
     from zskip.writer.workload_input import file_of, queries_of
     from zskip.writer.write import Written, write_files
 
 __all__ = [
+    "Join",
     "Routing",
     "RowSample",
     "WriteOptions",
@@ -54,7 +55,6 @@ __all__ = [
     "queries_of",
     "refresh_joins",
     "resources_of",
-    "schema_of",
     "storable_schema",
     "tend",
     "timedelta_of",
@@ -74,6 +74,7 @@ _HOMES = {
     "drop_sketches": "sketching",
     "file_of": "workload_input",
     "given_joins": "star",
+    "Join": "star",
     "open_source": "open_source",
     "optimize": "compaction.compact",
     "queries_of": "workload_input",
@@ -81,7 +82,6 @@ _HOMES = {
     "resources_of": "options",
     "Routing": "routing",
     "RowSample": "row_sample",
-    "schema_of": "star",
     "storable_schema": "storable",
     "tend": "compaction.tend",
     "timedelta_of": "options",
