@@ -361,6 +361,8 @@ class _Grammar:
         )
         negated = operator != "GLOB" and self._chance(0.6)
         columns = [(c.name, c.kind) for c in visible if negated != bool(re.fullmatch(matches, c.name))]
+        if not columns:  # DuckDB refuses a star that matches nothing
+            return "*", [(c.name, c.kind) for c in visible]
         return f"* {'NOT ' if negated else ''}{operator} '{pattern}'", columns
 
     # --- FROM ---

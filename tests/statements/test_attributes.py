@@ -227,6 +227,31 @@ def test_attributes_are_in_the_index_alone(tmp_path: Path) -> None:
     assert len(table.plan().to_arrow()) == 100
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*), count(DISTINCT ck) FROM 'facts'",
+        "SELECT ck, sum(v) FROM 'facts' GROUP BY ck ORDER BY ck NULLS FIRST",
+        "SELECT DISTINCT ck FROM 'facts' WHERE ck >= 2 ORDER BY ck",
+        "SELECT f.ck, region FROM 'facts' f LEFT JOIN 'customer' ON f.ck = k ORDER BY ALL",
+        "SELECT count(*) FROM 'facts' a JOIN 'facts' b USING (ck) JOIN 'customer' c ON b.ck = c.k",
+        "SELECT count(*) FROM 'customer' WHERE k NOT IN (SELECT ck FROM 'facts' WHERE ck IS NOT NULL)",
+    ],
+)
+def test_keys_that_the_dimension_has_not_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """DuckDB is told how many keys the dimension had, and may use that for estimates alone."""
+    table = _facts(tmp_path)
+    table.append(pa.table({"ck": pa.array([*range(100, 5000), None], pa.int64()), "v": range(4901)}))
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as con:
+        for name in ("facts", "customer"):
+            con.register(name, zskip.read(name))
+        whole = con.sql(statement.replace("'facts'", "facts").replace("'customer'", "customer")).fetchall()
+    assert zskip.sql(statement).fetchall() == whole
+
+
 def test_explain_names_the_dimension_its_condition_and_why_it_is_not_used(tmp_path: Path) -> None:
     _facts(tmp_path)
     facts, customer = tmp_path / "facts", tmp_path / "customer"

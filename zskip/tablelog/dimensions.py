@@ -8,6 +8,7 @@ attributes were computed; it is unknown where they are.
 from __future__ import annotations
 
 import base64
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +22,13 @@ from zskip.core.schema import join_path
 class Dimension:
     """``uri``: of the dimension's table; "" if it has no versions · ``keys``: for each of the dimension's key columns,
     the column that equals it, of the rows or, as ``dimension.column``, of another dimension · ``attributes``: their
-    names and types."""
+    names and types · ``rows``: how many keys it had, for estimates."""
 
     name: str
     uri: str
     keys: tuple[tuple[str, str], ...]
     attributes: pa.Schema
+    rows: int
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -49,13 +51,14 @@ class Dimension:
             "uri": self.uri,
             "keys": [list(pair) for pair in self.keys],
             "attributes": base64.b64encode(self.attributes.serialize().to_pybytes()).decode(),
+            "rows": self.rows,
         }
 
     @staticmethod
     def from_json(json: Mapping[str, Any]) -> Dimension:
         keys = tuple((str(column), str(key)) for column, key in json["keys"])
         attributes = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(json["attributes"], validate=True)))
-        return Dimension(str(json["name"]), str(json["uri"]), keys, attributes)
+        return Dimension(str(json["name"]), str(json["uri"]), keys, attributes, operator.index(json["rows"]))
 
 
 def attribute_name(dimension: str, attribute: str) -> str:
@@ -69,3 +72,8 @@ def version_name(dimension: str) -> str:
 def with_attributes(schema: pa.Schema, dimensions: Sequence[Dimension]) -> pa.Schema:
     """A table's schema with the columns that the index holds for its dimensions."""
     return pa.schema([*schema, *(field for each in dimensions for field in each.fields)], metadata=schema.metadata)
+
+
+def keys_of_dimensions(dimensions: Sequence[Dimension]) -> dict[str, int]:
+    """For each column that is the whole key of a dimension, how many keys there are; a row may have none of them."""
+    return {each.keys[0][0]: each.rows for each in dimensions if len(each.keys) == 1}

@@ -37,7 +37,7 @@ _KNOWN = {
         "ancestors",  # of format 1
     },
     "shard": {"version", "files", "row_groups", "rows", "bytes", "file_part", "row_group_part", "ranges", "ids"},
-    "dimension": {"name", "uri", "keys", "attributes"},
+    "dimension": {"name", "uri", "keys", "attributes", "rows"},
     "layout": {"name", "columns", "options", "assignment", "part"},
     "sketch": {"column", "kind", "segments"},
     "segment": {"part", "files", "entries"},

@@ -291,7 +291,7 @@ def _load(
     fields = [pa.field(name, schema.columns[Schema(schema.arrow).column(name).path].type) for name in attributes]
     for field in fields:
         schema.orderable([field.name])
-    dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields))
+    dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields), table.num_rows)
     return _Loaded(dimension, version, tuple(plain), table.select([*dict.fromkeys([*attributes, *further])]))
 
 

@@ -98,7 +98,7 @@ def read_of_files(
     held: Mapping[str, str | None] | None = None,
     uniform: bool = False,
     of_files: bool = False,
-    statistics: Mapping[str, tuple[str, str]] | None = None,
+    statistics: Mapping[str, Mapping[str, str]] | None = None,
     guard: str = UNGUARDED,
 ) -> Select:
     """All rows of these files as the table's columns, for FROM. Its ``sql`` is no whole statement.
@@ -108,8 +108,9 @@ def read_of_files(
     store the rows, if not as the table does · ``held``: the name of each column in the files, None for one that no file
     has; None if that is unknown · ``uniform``: all files have the table's columns and types, except for
     ``partition_by`` · ``of_files``: the statement reads DuckDB's own columns about files, which a subquery would hide ·
-    ``statistics``: bounds of columns over all rows, as texts, which DuckDB trusts · ``guard``: an SQL expression that
-    is FALSE, or raises an error when DuckDB binds the read.
+    ``statistics``: for columns, ``min`` and ``max`` over all rows, which DuckDB trusts, and perhaps ``distinct_count``,
+    by which it estimates, as texts · ``guard``: an SQL expression that is FALSE, or raises an error when DuckDB binds
+    the read.
 
     DuckDB's planner expects each file to have as many rows as the first one; with a ``schema=``, which only an unknown
     ``held`` needs, it expects one row in all.
@@ -184,7 +185,7 @@ class _Options:
     may_hold_nan: bool
     file_column: str | None
     guard: str
-    statistics: Mapping[str, tuple[str, str]]
+    statistics: Mapping[str, Mapping[str, str]]
 
     def plain(self) -> str:
         """The columns of the first file."""
@@ -216,11 +217,11 @@ class _Options:
         if self.file_column is not None:
             given["filename"] = literal(self.file_column)
         if self.statistics and "schema" not in options and binds_schemas():
-            bounds = {
-                name: f"MAP {{'min': {literal(lower)}, 'max': {literal(upper)}}}"
-                for name, (lower, upper) in self.statistics.items()
+            known = {
+                column: "MAP " + _struct({name: literal(value) for name, value in each.items()})
+                for column, each in self.statistics.items()
             }
-            given["column_statistics"] = "MAP " + _struct(bounds)
+            given["column_statistics"] = "MAP " + _struct(known)
         return f"read_parquet(${FILES}, {', '.join(f'{name} = {value}' for name, value in given.items())})"
 
 

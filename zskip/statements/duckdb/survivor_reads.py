@@ -18,7 +18,7 @@ from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.errors import UnknownParameter
 from zskip.plan import Survivors
-from zskip.statements.duckdb.file_classes import FileClass, bounds, file_classes, is_current
+from zskip.statements.duckdb.file_classes import FileClass, column_statistics, file_classes, is_current
 from zskip.statements.duckdb.session import schema_of
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def read_survivors(
     """A read of a scan's files, for FROM. ``guard``: as in `read_of_files`."""
     scan, snapshot = survivors.scan, survivors.index.snapshot
     schema = schema_of(survivors.index, con)
-    statistics: dict[str, tuple[str, str]] = {}
+    statistics: dict[str, dict[str, str]] = {}
     if len(scan) and is_current(survivors, by.listed):
         if by.joined:
-            statistics = survivors.once(("bounds", tuple(by.named)), lambda: bounds(survivors, by.named))
+            statistics = survivors.once(("bounds", tuple(by.named)), lambda: column_statistics(survivors, by.named))
         survivors = _without_empty(survivors)
         scan = survivors.scan
     uniform = snapshot.uniform and scan.plain
@@ -143,12 +143,12 @@ def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
 
 
 def _of_stored(
-    statistics: Mapping[str, tuple[str, str]], held: Mapping[str, str | None] | None
-) -> dict[str, tuple[str, str]]:
-    """The same bounds by the names of the columns in the files."""
+    statistics: Mapping[str, dict[str, str]], held: Mapping[str, str | None] | None
+) -> dict[str, dict[str, str]]:
+    """The same statistics by the names of the columns in the files."""
     if held is None:
         return dict(statistics)
-    return {inside: ends for name, ends in statistics.items() if (inside := held.get(name)) is not None}
+    return {inside: known for name, known in statistics.items() if (inside := held.get(name)) is not None}
 
 
 def _without_empty(survivors: Survivors) -> Survivors:
