@@ -335,3 +335,16 @@ def test_what_is_no_context_of_datafusion_is_refused(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"x": [1, 2]}), tmp_path / "t", by=["x"], files=1)
     with pytest.raises(InvalidOption, match=r"not DuckDBPyConnection: .*SessionContext\(\)"):
         table.to_datafusion(duckdb.connect(), "t")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", ["to_arrow", "to_pandas", "count", "to_duckdb"])
+def test_an_error_in_a_late_row_is_that_of_duckdb(read: str, tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        rows = "SELECT i, CASE WHEN i < 400_000 THEN '1' ELSE 'one' END AS s FROM range(400_001) r(i)"
+        con.execute(f"COPY ({rows}) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
+    zskip.index(tmp_path)
+    plan = zskip.open(tmp_path).plan("s::INT > 0")
+    with pytest.raises(duckdb.ConversionException, match="Could not convert string 'one' to INT32") as raised:
+        plan.to_duckdb().fetchall() if read == "to_duckdb" else getattr(plan, read)()
+    assert "schema" not in str(raised.value)
+    assert not getattr(raised.value, "__notes__", None)

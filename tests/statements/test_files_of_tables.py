@@ -47,6 +47,20 @@ UPDATE given SET a = (SELECT max(a) FROM '{T}/{F}')
 DELETE FROM given USING '{T}/{F}' q WHERE q.a = given.a
 MERGE INTO given USING '{T}/{F}' q ON q.a = given.a WHEN MATCHED THEN DELETE
 SET VARIABLE n = (SELECT count(*) FROM '{T}/{F}')
+FROM 'file://{T}/{F}'
+FROM 'file:{T}/{F}'
+FROM read_parquet('file://localhost{T}/{F}')
+FROM query_table('{T}/{F}')
+FROM query_table(['given', '{T}/{F}'])
+FROM query('SELECT a FROM ''{T}/{F}''')
+FROM query('SELECT a FROM read_parquet(' || '''{T}/{F}'')')
+FROM query(format('FROM query_table({}{}{})', chr(39), '{T}/{F}', chr(39)))
+FROM of_files('{T}/{F}')
+COPY (FROM given) TO '{T}/part.parquet'
+COPY given TO '{T}/sub/folder' (FORMAT parquet, PARTITION_BY a, OVERWRITE)
+COPY given TO 'file://{T}/part.csv'
+EXPORT DATABASE '{T}/exported'
+EXPLAIN COPY given TO '{T}/part.parquet'
 """
 
 
@@ -69,6 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def con(folder: Path) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect()
     con.execute("CREATE TABLE given (a BIGINT)")
+    con.execute("CREATE MACRO of_files(path) AS TABLE FROM read_parquet(path)")
     return con
 
 
@@ -105,4 +120,8 @@ def test_files_of_no_table_and_folders_that_are_only_indexed_are_read(
     assert len(zskip.sql("FROM read_parquet(?)", con, params=[f"{folder}/plain/0.parquet"]).fetchall()) == 10
     pq.write_table(pa.table({"a": range(7)}), tmp_path / "0.parquet")
     zskip.index(tmp_path)
+    zskip.sql(f"COPY (SELECT 8 AS a) TO '{tmp_path}/1.parquet'", con)
+    zskip.sql(f"COPY (FROM glob('{folder}/*/*.parquet')) TO '{tmp_path}/names.csv'", con)
+    assert len(zskip.sql(f"FROM query('FROM read_parquet(''{tmp_path}/0.parquet'')')", con).fetchall()) == 7
+    (tmp_path / "1.parquet").unlink()
     assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", con).fetchall()) == 7

@@ -26,8 +26,25 @@ _NAMED = 10
 def reading(scan: Scan) -> Iterator[None]:
     """As `naming_bad_files`; and errors about the SQL in which zskip reads a plan point into the plan's predicate."""
     text = "" if scan.predicate is None else scan.predicate.text
-    with pointing_at(text, ""), naming_bad_files(scan):
+    with pointing_at(text, ""), naming_bad_files(scan), _raising_streamed_errors():
         yield
+
+
+@contextmanager
+def _raising_streamed_errors() -> Iterator[None]:
+    """Raise DuckDB's errors as DuckDB does. From the second batch of a stream on, Arrow gives them as `OSError`."""
+    import duckdb
+
+    try:
+        yield
+    except OSError as error:
+        kinds = [kind for kind in vars(duckdb).values() if isinstance(kind, type) and issubclass(kind, duckdb.Error)]
+        # "Out of Range Error: …" is an OutOfRangeException.
+        name = str(error).partition(" Error: ")[0].replace(" ", "") + "Exception"
+        kind = next((kind for kind in kinds if kind.__name__.lower() == name.lower()), None)
+        if kind is None:
+            raise
+        raise kind(str(error)) from None
 
 
 @contextmanager

@@ -58,6 +58,19 @@ def refuse_files_of_tables_below(storage: Storage, files: pa.StringArray) -> Non
     _refuse((storage, folder) for folder in sorted(folders_of(ours) - {""}))
 
 
+def refuse_new_files(storage: Storage) -> None:
+    """Raise `ForeignTable` if a folder, which need not exist, is a zskip table, or lies in one.
+
+    A file there would be no part of the table, whose log does not name it, but other programs would read it as one.
+    """
+    for folder in with_ancestors(storage):
+        if _is_managed(folder, ""):
+            raise ForeignTable(
+                f"{folder.uri} is a table of zskip, and {storage.uri} lies in its folder: only its log tells which "
+                "files are part of it. Write the file to another folder, or append the rows with Table.append."
+            )
+
+
 def _refuse(folders: Iterable[tuple[Storage, str]]) -> None:
     for storage, folder in folders:
         if _is_managed(storage, folder):

@@ -82,8 +82,9 @@ def native_scan(
         form=form,
         held=held,
     )
-    condition = "" if where is None or not files else f" WHERE {where}"
-    return Select(f"SELECT {projection} FROM {read.sql}{condition}", read.parameters)
+    condition = "" if where is None or not files else f"\nWHERE {where}"
+    # DuckDB's errors show one line of the text, which is never the read.
+    return Select(f"SELECT {projection} FROM\n{read.sql}{condition}", read.parameters)
 
 
 def read_of_files(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +13,12 @@ import pyarrow as pa
 from zskip import table_formats
 from zskip.errors import TableNotFound
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.table_places import Place, own_connection
+from zskip.statements.duckdb.table_places import Place, Places, own_connection, table_places
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog import Index
-from zskip.tablelog.own_files import refuse_replaced_files
+from zskip.tablelog.own_files import refuse_new_files, refuse_replaced_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +27,10 @@ _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
 _ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
 # Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions.
+_FILE_URL = re.compile(r"^file:(//(localhost)?)?/", re.IGNORECASE)
+# Functions in FROM that read the rows of Parquet files; and those that read tables, which may be files, by their names.
+_READERS = frozenset({"read_parquet", "parquet_scan", "read_single_parquet_file"})
+_QUERIES = frozenset({"query", "query_table"})
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )
@@ -58,24 +63,33 @@ class Catalog:
         given = self._named.get(name.lower(), name)
         return given if isinstance(given, str) else None
 
-    def refuse_read_files(self, readers: Sequence[str], params: Iterable[Any]) -> None:
-        """Raise `ForeignTable` if an argument of ``read_parquet`` names files of a table with a log.
+    def refuse_named_files(self, places: Places, params: Sequence[Any]) -> None:
+        """Raise `ForeignTable` if a function in FROM names files of a table with a log, or reads them by a query.
 
-        ``readers``: the arguments, as SQL · ``params``: the values of the statement's parameters.
+        ``params``: the values of the statement's parameters.
         """
+        for function, argument in places.arguments:
+            if function not in _READERS | _QUERIES and function in own_functions():
+                continue
+            values = self._values(argument) if not re.search(r"[?$]\w*$", argument) else params
+            for text in _texts(values):
+                if function == "query":
+                    inner = table_places(text)
+                    named = [place.name for place in inner.tables if _NO_FOLDER.search(place.name)]
+                    self.refuse_named_files(inner, ())
+                else:
+                    named = [text] if function in _READERS or _NO_FOLDER.search(text) else []
+                for name in named:
+                    refuse_files(name)
+
+    def _values(self, argument: str) -> Sequence[Any]:
+        """The value of an argument; none if it depends on rows, which DuckDB refuses."""
         import duckdb
 
-        for argument in readers:
-            values = list(params)
-            if not re.search(r"[?$]\w*$", argument):
-                try:
-                    values = list(self._con.sql(f"SELECT {argument}").fetchall()[0])
-                except duckdb.Error:
-                    continue  # an argument that depends on rows: DuckDB refuses it
-            for value in values:
-                for path in value if isinstance(value, list | tuple) else [value]:
-                    if isinstance(path, str):
-                        refuse_files(path)
+        try:
+            return self._con.sql(f"SELECT {argument}").fetchall()[0]
+        except duckdb.Error:
+            return ()
 
     def _index_of(self, place: Place) -> Index | None:
         given = self._named.get(place.name.lower())
@@ -99,8 +113,33 @@ class Catalog:
         return True
 
 
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _texts(value)
+        elif isinstance(value, str):
+            yield value
+
+
+@lru_cache(maxsize=1)
+def own_functions() -> frozenset[str]:
+    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions."""
+    query = "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
+    with own_connection().cursor() as con:
+        rows = con.execute(query).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+def refuse_written_files(path: str) -> None:
+    """Raise `ForeignTable` if files that a statement writes to a local path would lie in a zskip table's folder."""
+    path = _FILE_URL.sub("/", path)
+    if "://" not in path:
+        refuse_new_files(open_storage(os.path.abspath(path)))
+
+
 def refuse_files(pattern: str) -> None:
     """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format."""
+    pattern = _FILE_URL.sub("/", pattern)
     folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
     if "://" in pattern or (folder and not os.path.isdir(folder)):
         return

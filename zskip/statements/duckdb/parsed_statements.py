@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache, cached
 
 from zskip.errors import SqlSyntaxError
-from zskip.statements.duckdb.catalog import Catalog, refuse_files
+from zskip.statements.duckdb.catalog import Catalog, own_functions, refuse_files, refuse_written_files
 from zskip.statements.duckdb.session import schema_of
-from zskip.statements.duckdb.table_places import Place, Places, Word, own_connection, table_places, tokens, unquoted
+from zskip.statements.duckdb.table_places import Place, Places, Word, table_places, tokens, unquoted, written_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -101,7 +100,9 @@ def parse_tables(
     """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
     words = tokens(statement.query)
     places = table_places(statement.query)
-    catalog.refuse_read_files(places.readers, (params.values() if isinstance(params, Mapping) else params) or ())
+    catalog.refuse_named_files(places, tuple(params.values() if isinstance(params, Mapping) else params or ()))
+    if (written := written_path(words)) is not None and written.kind == "string_const":
+        refuse_written_files(unquoted(written.text))
     if not places.parsed:
         for word in words:
             if word.kind == "string_const" and _NAMES_FILES.search(word.text):
@@ -109,17 +110,8 @@ def parse_tables(
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, hidden=False)
-    own = _own_functions()
+    own = own_functions() - _CLOCKS
     foreign = len(places.tables) > len(found) or places.others or not places.functions <= own | _CLOCKS
     clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
     settled = statement.kind == "SELECT" and not foreign and not clock
     return Parsed(statement, words, places, found, settled, foreign, hidden=not places.table_functions <= own)
-
-
-@lru_cache(maxsize=1)
-def _own_functions() -> frozenset[str]:
-    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions."""
-    query = "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
-    with own_connection().cursor() as con:
-        rows = con.execute(query).fetchall()
-    return frozenset(name for (name,) in rows) - _CLOCKS

@@ -51,7 +51,6 @@ _SHELLS = {"INSERT", "UPDATE", "DELETE", "COPY", "WITH"}
 _READS_NAMES = frozenset({"alias", "query", "query_table", "typeof", "pg_typeof", "struct_keys", "get_type"})
 # Functions that name the fields of a struct after the columns that they take.
 _PACKS_NAMES = frozenset({"struct_pack", "struct_insert", "struct_update", "struct_concat"})
-_FILE_READERS = frozenset({"read_parquet", "parquet_scan"})
 
 
 class Word(NamedTuple):
@@ -83,7 +82,7 @@ class Places:
 
     ``tables``: tables without a schema, in textual order, without common table expressions · ``others``: whether it
     reads tables with a schema · ``functions``: the functions that it calls, in lower case · ``table_functions``: those
-    in FROM · ``readers``: the arguments of functions that read Parquet files, as text · ``only_named``: it reaches
+    in FROM · ``arguments``: the arguments of each of these, as text · ``only_named``: it reaches
     columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
     · ``grouping_sets``: the key of a group may be NULL where the column is not · ``parsed``: False if DuckDB's parser
     told nothing of all this.
@@ -93,7 +92,7 @@ class Places:
     functions: set[str] = field(default_factory=set)
     table_functions: set[str] = field(default_factory=set)
     others: bool = False
-    readers: list[str] = field(default_factory=list)
+    arguments: list[tuple[str, str]] = field(default_factory=list)
     only_named: bool = True
     reads_names: bool = False
     grouping_sets: bool = False
@@ -281,6 +280,19 @@ def stored_query(words: Sequence[Word]) -> range | None:
     return None
 
 
+def written_path(words: Sequence[Word]) -> Word | None:
+    """The word for the path to which ``COPY … TO`` or ``EXPORT DATABASE`` writes; None for other statements."""
+    words = words[_inner(words)[0] :]
+    texts = [word.text.upper() for word in words]
+    before = {"COPY": {"TO"}, "EXPORT": {"DATABASE"}}.get(texts[0] if texts else "")
+    at = None if before is None else _depth_zero(texts, before)
+    if at is None:
+        return None
+    if texts[at + 2 : at + 3] == ["TO"]:
+        at += 2  # EXPORT DATABASE name TO 'path'
+    return words[at + 1] if at + 1 < len(words) else None
+
+
 def _depth_zero(texts: Sequence[str], wanted: Collection[str]) -> int | None:
     """The first of some words that stands in no parentheses."""
     depth = 0
@@ -437,12 +449,10 @@ class _Reader:
         if node.get("alias"):
             self.relations.add(node["alias"].casefold())
         if kind == "TABLE_FUNCTION":
-            self.relations.add(node["function"]["function_name"].casefold())
-            found.table_functions.add(node["function"]["function_name"].lower())
-            if node["function"]["function_name"].lower() in _FILE_READERS:
-                found.readers += [
-                    self._text(one["expression"]) for one in node["function"]["arguments"] if not one["name"]
-                ]
+            function, arguments = node["function"]["function_name"].lower(), node["function"]["arguments"]
+            self.relations.add(function)
+            found.table_functions.add(function)
+            found.arguments += [(function, self._text(one["expression"])) for one in arguments]
         if kind == "BASE_TABLE":
             path = node["qualified_name"]["path"]
             self.relations.add(unquoted(default_alias(path[-1])).casefold())
