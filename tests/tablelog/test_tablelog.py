@@ -22,6 +22,7 @@ from zskip.core.types import decode_values, encode_values
 from zskip.errors import (
     CommitConflict,
     DamagedIndex,
+    FilesRemoved,
     InvalidOption,
     TableExists,
     TableNotFound,
@@ -565,6 +566,32 @@ def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
     monkeypatch.setattr(log, "read_entry", watched)
     assert not tablelog.vacuum(storage, older_than=timedelta(days=7)).paths
     assert max(held) - before < 20
+
+
+def test_a_vacuum_that_another_one_overtakes_names_no_damage(tmp_path: Path) -> None:
+    table = zskip.write({"a": range(100)}, tmp_path, by=["a"], files=4)
+    table.append({"a": [7]})
+    storage = open_storage(tmp_path)
+
+    class Overtaken:
+        """The listing is slow: before its caller has it, others replace what it lists, and remove it."""
+
+        overtaken = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(storage, name)
+
+        def list(self, *given: Any, **options: Any) -> Any:
+            listed = storage.list(*given, **options)
+            if not self.overtaken:
+                self.overtaken = True
+                zskip.open(tmp_path).optimize(full=True)
+                zskip.open(tmp_path).vacuum(older_than="0 seconds")
+            return listed
+
+    with pytest.raises(FilesRemoved, match="a vacuum removed files"):
+        tablelog.vacuum(Overtaken(), older_than=timedelta(0))
+    assert len(zskip.read(tmp_path)) == 101
 
 
 def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:

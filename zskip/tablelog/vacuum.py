@@ -26,7 +26,7 @@ from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
-from zskip.tablelog.runs import DATA_FILE, abandoned
+from zskip.tablelog.runs import DATA_FILE, abandoned, naming_vacuums
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import Snapshot
 
@@ -57,7 +57,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
 
     Nothing is removed if this raises `TableNotFound` because files of the newest version are gone and older versions
     would expire, `DamagedIndex` because a remaining version cannot be read, `UnsupportedFormat` because one was written
-    by a newer zskip, `CommitConflict` or `UncertainCommit`.
+    by a newer zskip, `CommitConflict` (`FilesRemoved` if another vacuum came first) or `UncertainCommit`.
     """
     try:
         horizon = max(datetime.now(UTC) - older_than, _EPOCH)
@@ -68,7 +68,8 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     versions = [*_entries(listing, newest.horizon, newest.version), newest.version]
     kept_from = _first_kept(storage, versions, horizon)
     if versions[0] < kept_from and newest.managed:
-        require_files(storage, newest, listing.path)
+        with naming_vacuums(storage, newest):
+            require_files(storage, newest, listing.path)
     named = _Named(storage)
     for attempt in range(_ATTEMPTS):
         kept_from = max(kept_from, newest.horizon)
