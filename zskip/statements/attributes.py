@@ -30,10 +30,8 @@ from zskip.pruning import outcomes
 from zskip.statements.joins import JoinKeys
 from zskip.statements.key_pruning import Ask, JoinedTable, can_prune, cast_keys, files_with_keys
 from zskip.stats import Statistics
+from zskip.table_formats import index_of, source_of
 from zskip.tablelog import Dimension, Index, load
-
-# The keys of a dimension's newer files are asked for even if the facts would be read in less time; it happens once.
-_LEAST_SECONDS = 0.05
 
 
 class _Reached(NamedTuple):
@@ -203,20 +201,44 @@ class _Stale(NamedTuple):
 
 
 def _added_since(survivors: Survivors, version: str) -> Survivors | None:
-    """The survivors among the files that a table did not have in an older version; None if that is unknown."""
+    """The survivors among the files that a table did not have in an older version; None if that is unknown.
+
+    A file of another format that has other deleted rows now counts as added: a restore may bring rows back.
+    """
     index = survivors.index
-    kind, table_id, number, commit_id = version.split(" ") if version.count(" ") == 3 else (None,) * 4
-    if kind != "zskip" or table_id != index.snapshot.table_id or number is None:
-        return None
     try:
-        before = load(index.storage, int(number))
-        if before.commit_id != commit_id:
+        old = _index_at(index, version)
+        # Another format may have given a name to another column since.
+        if old is None or not old.snapshot.schema.arrow.equals(index.snapshot.schema.arrow, check_metadata=True):
             return None
-        old = Index(index.storage, before)
-        known = old.recorded_paths(np.arange(len(old), dtype=np.int64))
-    except ZskipError:
+        every = np.arange(len(old), dtype=np.int64)
+        known, now = old.recorded_paths(every), index.recorded_paths(survivors.numbers)
+        places = pc.index_in(now, value_set=known)
+        same = np.asarray(places.is_valid())
+        if index.source is not None:
+            before, after = old.deletes(every).take(places), index.deletes(survivors.numbers)
+            alike = pc.fill_null(pc.equal(before, after), False)
+            same &= np.asarray(pc.or_(alike, pc.and_(before.is_null(), after.is_null())))
+    except (ZskipError, OSError):
         return None
-    return survivors.kept(~np.asarray(pc.is_in(index.recorded_paths(survivors.numbers), value_set=known)))
+    return survivors.kept(~same)
+
+
+def _index_at(index: Index, version: str) -> Index | None:
+    """The index of the same table as `Index.identity` names it; None if that is of another table, or gone."""
+    kind, _, rest = version.partition(" ")
+    if kind == "zskip":
+        table_id, number, commit_id = rest.split(" ")
+        if table_id != index.snapshot.table_id:
+            return None
+        before = load(index.storage, int(number))
+        return Index(index.storage, before) if before.commit_id == commit_id else None
+    if kind != index.source:
+        return None
+    _, number, _ = rest.split(" ")
+    source = source_of(index.storage.uri, int(number))
+    old = None if source is None else index_of(source)
+    return old if old is not None and old.identity == version else None
 
 
 def _may_be_null(facts: JoinedTable, name: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from cachetools import LRUCache
 
 from zskip.core.offsets import numbers_of_runs, offsets_of
@@ -94,12 +95,14 @@ class Index:
         """The columns with statistics: those of the table, and the attributes of its dimensions."""
         return self.snapshot.indexed
 
-    @property
+    @cached_property
     def identity(self) -> str | None:
         """A text that only this version of this table has; None for a folder, whose files may change."""
         snapshot, source = self.snapshot, self.source
         if source is not None:
-            return f"{source} {snapshot.details['table']} {self.version}"
+            # The columns of an Iceberg table may be renamed between two snapshots.
+            columns = xxhash.xxh64_hexdigest(snapshot.schema.arrow.serialize())
+            return f"{source} {snapshot.details['table']} {self.version} {columns}"
         return f"zskip {snapshot.table_id} {snapshot.version} {snapshot.commit_id}" if snapshot.managed else None
 
     def __len__(self) -> int:

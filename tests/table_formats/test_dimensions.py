@@ -1,0 +1,111 @@
+"""Delta and Iceberg tables as dimensions of a zskip table: statements equal a full scan while they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Timer
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+import zskip
+from zskip.statements.duckdb import explain_facts, table_queries
+
+RANDOM = np.random.default_rng(5)
+CUSTOMERS = pa.table({"k": np.arange(400), "region": RANDOM.choice(["africa", "asia", "europe", "oceania"], 400)})
+FACTS = pa.table({"ck": RANDOM.integers(0, 420, 20_000), "v": RANDOM.integers(0, 100, 20_000)})
+NEW = pa.table({"k": [405, 406], "region": ["asia", "europe"]})
+STATEMENT = "SELECT count(*), sum(v) FROM {facts} JOIN {customers} ON ck = k WHERE region = '{region}'"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dimension's new keys are asked for however long that takes, beside facts that are read in a moment."""
+    monkeypatch.setattr(table_queries, "Timer", lambda _, interrupt: Timer(60, interrupt))
+
+
+def written(folder: Path, address: str) -> zskip.Table:
+    joins = {"customer": (address, {"ck": "k"})}
+    return zskip.write(FACTS, folder / "facts", by=["customer.region"], joins=joins, files=16)
+
+
+def check(folder: Path, address: str, customers: pa.Table) -> None:
+    for region in ("asia", "europe"):
+        with duckdb.connect() as con:
+            con.register("facts", FACTS)
+            con.register("customers", customers)
+            whole = con.sql(STATEMENT.format(facts="facts", customers="customers", region=region)).fetchall()
+        assert zskip.sql(statement(folder, address, region)).fetchall() == whole
+
+
+def statement(folder: Path, address: str, region: str = "asia") -> str:
+    return STATEMENT.format(facts=f"'{folder}/facts'", customers=f"'{address}'", region=region)
+
+
+def skipped(folder: Path, address: str) -> int:
+    tables = explain_facts(statement(folder, address), duckdb.connect())
+    return next(16 - int(each["files_read"]) for each in tables if each["table"] == f"'{folder}/facts'")
+
+
+def test_a_dimension_in_delta_that_changes(tmp_path: Path) -> None:
+    address = str(tmp_path / "customers")
+    write_deltalake(address, CUSTOMERS)
+    facts = written(tmp_path, address)
+
+    def checked() -> int:
+        check(tmp_path, address, pa.table(DeltaTable(address).to_pyarrow_table()))
+        return skipped(tmp_path, address)
+
+    unchanged = checked()
+    assert unchanged > 10
+    write_deltalake(address, NEW, mode="append")
+    assert unchanged > checked() > 8  # the files that may hold the key of the new row stay
+    DeltaTable(address).update(updates={"region": "'asia'"}, predicate="region = 'europe'")
+    checked()
+    DeltaTable(address).delete("k < 200")
+    checked()
+    DeltaTable(address).optimize.compact()
+    checked()
+    facts.refresh_joins()
+    assert checked() > 5  # half of the customers are in asia
+    DeltaTable(address).restore(0)  # other rows have keys now than those of the attributes
+    checked()
+    DeltaTable(address).alter.add_columns(Field("further", "string"))
+    checked()
+
+
+def test_a_dimension_in_iceberg_that_changes(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/warehouse")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.customers", CUSTOMERS.schema)
+    table.append(CUSTOMERS)
+    address = table.location().removeprefix("file://")
+    facts = written(tmp_path, address)
+
+    def checked() -> int:
+        check(tmp_path, address, catalog.load_table("n.customers").scan().to_arrow())
+        return skipped(tmp_path, address)
+
+    unchanged = checked()
+    assert unchanged > 10
+    table.append(NEW)
+    assert unchanged > checked() > 8
+    table.delete("k < 100")
+    checked()
+    facts.refresh_joins()
+    assert checked() > 10
+    # The names of two columns change places: the attributes are those of another column now.
+    with table.update_schema() as update:
+        update.add_column("group", table.schema().find_type("region"))
+    table.append(pa.table({"k": [410], "region": ["asia"], "group": ["europe"]}))
+    facts.refresh_joins()
+    checked()
+    with table.update_schema() as update:
+        update.rename_column("region", "before")
+    with table.update_schema() as update:
+        update.rename_column("group", "region")
+    checked()
