@@ -96,6 +96,22 @@ def test_a_corrupt_file_is_named(damage: str, tmp_path: Path) -> None:
     assert nothing_left(tmp_path / "t")
 
 
+def test_files_of_others_are_named_and_no_table_is_written_among_them(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"a": [number]}), tmp_path / f"{number}.parquet")
+    with pytest.raises(zskip.TableNotFound, match=r"but 3 Parquet files\. Index them by zskip\.index\(path\)"):
+        zskip.open(tmp_path)
+    with pytest.raises(zskip.TableExists, match=r"0\.parquet and 2 more\. Lay them out in place by zskip\.cluster"):
+        zskip.write(pa.table({"a": [7]}), tmp_path, by="a")
+    assert not (tmp_path / "_zskip").exists()
+    assert zskip.write(pa.table({"a": [7]}), tmp_path, by="a", mode="append").count() == 1
+    indexed = tmp_path / "indexed"
+    indexed.mkdir()
+    pq.write_table(pa.table({"a": [1]}), indexed / "a.parquet")
+    with pytest.raises(zskip.InvalidOption, match=r"zskip\.cluster\(path, by=…\) lays them out"):
+        zskip.index(indexed).append(pa.table({"a": [7]}))
+
+
 def test_an_existing_table_stays(tmp_path: Path) -> None:
     zskip.write(ROWS, tmp_path / "t", by=["n"])
     before = sorted((tmp_path / "t").rglob("*"))

@@ -412,3 +412,20 @@ def test_an_append_without_a_clustering_column_has_null_there(
     )
     table.append(rows)
     assert table.plan("r IS NULL").to_arrow().to_pylist() == [{"k": 5, "r": None, "o": 1.0}]
+
+
+def test_clustering_has_the_names_that_it_is_given(tmp_path: Path) -> None:
+    rows = pa.table({"ID": range(8), "a b": range(8)})
+    table = zskip.write(rows, tmp_path / "t", by=["ID", "a b"], files=4)
+    assert list(table.clustering()) == ["ID", "a b"]
+    assert list(table.clustering(["id", '"a b"'])) == ["id", '"a b"']
+    assert table.clustering(["id"])["id"] == table.clustering(["ID"])["ID"]
+
+
+def test_receipts_show_few_elements(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(40)}), tmp_path / "t", by="a", files=20)
+    table.overwrite(pa.table({"a": [1]}))
+    removed = table.vacuum("0 seconds")
+    assert len(removed.paths) > 20
+    assert repr(removed).count(".parquet") <= 3
+    assert f"… {len(removed.paths) - 3} more)" in repr(removed)

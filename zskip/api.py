@@ -21,7 +21,7 @@ from zskip.core.receipts import Clustered, Repaired
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
-from zskip.storage import open_storage
+from zskip.storage import Storage, open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
@@ -79,7 +79,8 @@ def write(
     sketches: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay ·
     ``joins``: dimensions whose attributes ``by`` or the workload names: ``{"customer": ("lake/customer", {"custkey":
     "c_custkey"})}`` joins each row with the customer of its key; ``by=["customer.region"]``; docs/star-schema.md ·
-    ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or
+    ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite"; "error" also refuses a folder
+    with other Parquet files · ``memory_limit``: in bytes or
     as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
     called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·
     ``session``: a Spark session that does the work, by default that of a Spark DataFrame.
@@ -115,6 +116,8 @@ def write(
         refuse_folder(storage)
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
+    if base is None and mode == "error":
+        _refuse_others(storage)
     rows = backend.open_rows(source, storage_options)
     dimensions = writer.given_joins(joins)
     if base is not None and mode == "append":
@@ -132,6 +135,19 @@ def write(
         )
         options = replace(options, workload=queries)
     return Table(storage, writer.append.create(storage, base, rows, options, backend, joins=dimensions))
+
+
+def _refuse_others(storage: Storage) -> None:
+    """Raise `TableExists` for a folder with Parquet files, which readers of the folder would take for the table's, and
+    `ForeignTable` for those of another format."""
+    refuse_folder(storage)
+    others = storage.list(hidden=False).parquet()
+    if len(others):
+        raise TableExists(
+            f"{storage.uri} holds Parquet files that would not be part of the table: {others.path[0]}"
+            f"{f' and {len(others) - 1:,} more' if len(others) > 1 else ''}. Lay them out in place by "
+            'zskip.cluster(path, by=…), choose another folder, or say mode="append" to write the table beside them.'
+        )
 
 
 def index(

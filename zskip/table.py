@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,8 @@ from zskip.core.receipts import (
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
-from zskip.language import Predicate
+from zskip.language import Predicate, tree
+from zskip.language.why import Cause
 from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "Version", "require_version"]
 
+_LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
 _SAMPLED_FILES = 200
 
@@ -179,9 +182,10 @@ class Table:
 
         Raises `SqlError`, which points at the error in the text.
         """
-        return Plan(
-            self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
-        )
+        found = self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
+        if found.predicate is not None:
+            _name_misspelt_functions(found.predicate)
+        return Plan(found)
 
     def _find_survivors(
         self,
@@ -628,14 +632,16 @@ class Table:
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
         """The quality of the layout by column: its depth, the share of rows that a look-up skips, and the limit.
 
-        ``columns``: by default the clustering columns. Raises `UnknownColumn` and `NotOrderable`.
+        ``columns``: by default the clustering columns; the keys are the names as given. Raises `UnknownColumn` and
+        `NotOrderable`.
         """
-        layout = self.snapshot.layout
-        named = self.snapshot.schema.orderable(names_given(columns, "columns")) if columns is not None else ()
-        paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
-        from zskip.layouts.depth import depths
+        from zskip.layouts.depth import Clustering, depths
 
-        return depths(self._index.files(None, paths).statistics, paths)
+        layout = self.snapshot.layout
+        names = tuple(layout.columns if layout else ()) if columns is None else names_given(columns, "columns")
+        paths = names if columns is None else [column.path for column in self.snapshot.schema.orderable(names)]
+        found = depths(self._index.files(None, paths).statistics, paths)
+        return Clustering({name: found[path] for name, path in zip(names, paths, strict=True)})
 
     def advise(
         self,
@@ -818,12 +824,33 @@ class Table:
         """Raise `UnsupportedFormat` for a table of another format."""
         if self._source is not None:
             raise UnsupportedFormat(
-                f"{self.uri} is a table of {self._source.format.capitalize()}: change it, and list its versions, "
-                "with a library of that format. zskip plans on it, reads it and advises on it."
+                f"{self.uri} is a table of {self._source.format.capitalize()}: zskip.cluster lays it out by a commit "
+                "of that format. Change its rows, and list its versions, with a library of that format."
             )
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)
+
+
+def _name_misspelt_functions(predicate: Predicate) -> None:
+    """Log functions that neither zskip nor DuckDB has, and the names like theirs. A connection may define them, so
+    this is no error."""
+    if "(" not in (predicate.written or ""):
+        return
+    misspelt = [
+        node.reason.text
+        for node in tree.walk(predicate.tree)
+        if isinstance(node, tree.Opaque) and node.reason.cause is Cause.MISSPELT
+    ]
+    if misspelt:
+        import duckdb
+
+        known = {
+            name for (name,) in duckdb.connect().execute("SELECT function_name FROM duckdb_functions()").fetchall()
+        }
+        for text in misspelt:
+            if text.partition("(")[0].lower() not in known:
+                _LOG.warning("%s", text)
 
 
 def _may_hold_nan_or_zero(ranges: Ranges | None) -> bool:

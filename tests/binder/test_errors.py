@@ -218,3 +218,13 @@ def test_messages_about_long_input_are_cut() -> None:
     assert len(caught.value.message) < 2_000
     assert str(pickle.loads(pickle.dumps(InvalidOption(name)))) == str(InvalidOption(name))
     assert len(str(InvalidOption(name))) < 2_000
+
+
+def test_a_column_named_like_a_keyword_needs_quotes() -> None:
+    schema = Schema(pa.schema({"select": pa.string(), "x": pa.int32()}))
+    with pytest.raises(SqlSyntaxError, match='Quote the column\'s name: "select"'):
+        bind("x = 1 AND select = 'a'", schema)
+    with pytest.raises(SqlSyntaxError) as told:
+        bind("x = = 'select'", schema)
+    assert "Quote" not in str(told.value)
+    assert bind("\"select\" = 'a'", schema).columns == {"select"}

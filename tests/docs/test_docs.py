@@ -226,3 +226,11 @@ def test_the_api_page_has_every_public_name() -> None:
             found.add(id(named))
     assert [name for name in zskip.__all__ if id(getattr(zskip, name)) not in found] == ["__version__"]
     assert "`zskip.__version__`" in page
+
+
+def test_errors_that_the_pages_name_are_at_the_top_level() -> None:
+    inner = {"architecture.md", "changelog.md", "format.md"}
+    text = " ".join(page.read_text(encoding="utf-8") for page in PAGES if page.name not in inner)
+    named = {name for name in zskip.errors.__all__ if re.search(rf"\b{name}\b", text)}
+    assert named >= {"CommitConflict", "ForeignTable"}
+    assert sorted(named - set(zskip.__all__)) == []

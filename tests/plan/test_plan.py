@@ -14,6 +14,7 @@ import pytest
 
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
+from zskip.binder import bind
 from zskip.errors import UnknownColumn, UnknownParameter, UnreadableFile, UnsupportedSql
 from zskip.plan import Share, plan
 from zskip.tablelog import Index
@@ -171,14 +172,37 @@ def test_a_predicate_that_was_bound_to_narrower_columns_is_read_again(tmp_path: 
         table.plan(beyond)
 
 
-def test_of_a_folder_that_changed_only_the_files_are_counted(tmp_path: Path) -> None:
+def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path) -> None:
     for name in "abc":
         pq.write_table(pa.table({"x": [ord(name)]}), tmp_path / f"{name}.parquet")
     zskip.index(tmp_path)
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
-    assert found.skipped == (Share(1, 3), Share(None, None), Share(None, None), Share(None, None))
-    assert "rows       unknown" in found.explain()
+    size = (tmp_path / "b.parquet").stat().st_size
+    assert found.skipped == (Share(1, 3), Share(1, 2), Share(1, 2), Share(size, 2 * size))
+    assert "2 of 3 files are as they were indexed" in found.explain()
+    (tmp_path / "c.parquet").unlink()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "d.parquet")
+    found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
+    assert (found.skipped.files, found.skipped.rows) == (Share(0, 3), Share(0, 1))
+    assert "1 of 3 files are as they were indexed" in found.explain()
+    assert repr(found).endswith("reads 3 of 3 files, 1 of 1 rows that are indexed>")
+
+
+def test_explain_has_the_values_of_parameters(index: Index) -> None:
+    found = plan(index, bind("a = ? AND b IN ?", index.snapshot.schema, params=[123, list(range(100))]))
+    assert 'row groups   "a" = 123\n' in found.explain()
+    assert '"b" IN (0, 1, 2, … 97 more)\n' in found.explain()
+    assert '  "a" = 123: some row may match\n' in found.explain(found.paths[0])
+
+
+def test_a_plan_names_a_misspelt_function(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = zskip.write(pa.table({"s": ["a"]}), tmp_path / "t", by="s")
+    assert len(table.plan("uper(s) = 'A'")) == 1
+    assert caplog.messages == ['uper() is not a function that zskip knows. Did you mean "upper"?']
+    caplog.clear()
+    table.plan("upper(s) = 'A' AND suffix(s, 'a') AND list_apply(s, 'a') = 1")
+    assert caplog.messages == []
 
 
 def test_a_null_among_values_that_pyarrow_skips_is_not_read_as_one_that_matches(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ _LINKED = {"integer": int, "string": str}
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
 
+_NAMES_OR_VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
 _CHEAP_TOKENS = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -333,8 +334,10 @@ class _PredicateBuilder:
         return statement
 
     def _quoting_hint(self) -> str:
-        """Which column's name stands in the text without the quotes that it needs."""
-        needy = {part for column in self.schema for part in column.parts if not part.isidentifier()}
+        """Which column's name stands in the text without the quotes that it needs: no plain name, or a keyword."""
+        keywords = {token.text.lower() for token in self.tokens if token.token_type not in _NAMES_OR_VALUES}
+        parts = {part for column in self.schema for part in column.parts}
+        needy = {part for part in parts if not part.isidentifier() or part.lower() in keywords}
         for name in sorted(needy, key=len, reverse=True):
             if re.search(rf'(?<![\w"`]){re.escape(name)}(?![\w"`])', self.source.text, re.IGNORECASE):
                 return f" Quote the column's name: {identifier(name)}."

@@ -106,5 +106,5 @@ class Binder:
         name = name_as_written(self, node)
         unparsed = isinstance(node, exp.Anonymous)
         hint = f".{near}" if unparsed and (near := nearest(node.name, evaluated_by_duckdb(), listed=True)) else ""
-        cause = Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
+        cause = Cause.MISSPELT if hint else Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
         raise Refused(f"{name} is not a function that zskip knows{hint}", cause)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+_SHOWN_ELEMENTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +12,21 @@ class Receipt:
     """The base of all receipts. ``version``: of the table after the change; the previous one if nothing was changed."""
 
     version: int
+
+    def __repr__(self) -> str:
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in values)})"
+
+
+def _shown(value: object) -> str:
+    """A value as receipts show it: a few elements of a long tuple.
+
+    >>> _shown((1, 2, 3)), _shown(tuple(range(100)))
+    ('(1, 2, 3)', '(0, 1, 2, … 97 more)')
+    """
+    if not isinstance(value, tuple) or len(value) <= _SHOWN_ELEMENTS:
+        return repr(value)
+    return f"({', '.join(map(repr, value[:_SHOWN_ELEMENTS]))}, … {len(value) - _SHOWN_ELEMENTS:,} more)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ class Overwritten(Receipt):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Deleted(Receipt):
     """The result of a delete, or of its dry run.
 
@@ -124,14 +141,14 @@ class Refreshed(Receipt):
     dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sketched(Receipt):
     """The result of a change of sketches. ``sketches``: those that the table has now, such as "values of uid"."""
 
     sketches: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Vacuumed(Receipt):
     """The result of a vacuum, or of its dry run: the removed files, their size in bytes, and the removed versions."""
 
@@ -168,7 +185,7 @@ class Tended(Receipt):
         return "\n".join([*lines, f"version {self.version}, after {self.seconds:.1f} seconds"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Repaired(Receipt):
     """The result of a repair. ``parts``: the paths of parts of the index that were lost.
 

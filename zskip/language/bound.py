@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
@@ -27,6 +28,9 @@ class Dialect:
     ansi: bool = True
 
 
+_SHOWN_VALUES = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """A value, or a list of values, where SQL text needs a constant."""
@@ -46,6 +50,21 @@ class Template:
         from zskip.language.sql_literals import literal
 
         return "".join([each if isinstance(each, str) else literal(each.value, self.dialect) for each in self.pieces])
+
+    def shown(self) -> str | None:
+        """The SQL text with few values of each list, for a person; None without parameters and reads of the clock."""
+        if all(isinstance(each, str) for each in self.pieces):
+            return None
+        return "".join([each if isinstance(each, str) else _shown(each.value, self.dialect) for each in self.pieces])
+
+
+def _shown(value: Any, dialect: str) -> str:
+    from zskip.language.arrow_constants import is_list
+    from zskip.language.sql_literals import literal
+
+    if not is_list(value) or len(value) <= _SHOWN_VALUES:
+        return literal(value, dialect)
+    return f"{literal(value[:_SHOWN_VALUES], dialect)[:-1]}, … {len(value) - _SHOWN_VALUES:,} more)"
 
 
 @dataclass(frozen=True, eq=False)

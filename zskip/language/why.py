@@ -17,6 +17,7 @@ class Cause(StrEnum):
     AMBIGUOUS_MOMENT = "a moment that clocks show twice or never"
     ENGINE_ROUNDS = "a number that the engine rounds"
     SEVERAL_TYPES = "constants of several types"
+    MISSPELT = "a function's name that is like a known one"
     NO_STATISTICS = "no statistics"
     UNSUPPORTED = "not supported"
 

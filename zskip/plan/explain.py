@@ -55,6 +55,7 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
     index = survivors.index
     found["dropped"] = [] if index.source else dropped_files(index.storage, index.snapshot).path.to_pylist()
     if survivors.changes is not None:
+        found["counted_files"] = survivors.counted_files
         differs = survivors.changes
         paths = {"new": differs.added.path, "changed": differs.changed.path, "gone": differs.removed}
         found["changes"] = {name: each.to_pylist() for name, each in paths.items()}
@@ -74,6 +75,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
     return [
         {
             "text": alone.text,
+            "values": None if conjunct.template is None else conjunct.template.shown(),
             "files": {"removed": alone.removed, "proved": alone.proved, "total": alone.units},
             "row_groups": {"removed": group.removed, "proved": group.proved, "total": group.units},
             "opaque": [{"sql": sql, "why": why.text, "cause": why.cause.value} for sql, why in alone.opaque],
@@ -81,7 +83,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
             "computed": {"files": alone.computed, "row_groups": group.computed},
             "by_sketches": {"files": alone.by_evidence, "row_groups": group.by_evidence},
         }
-        for alone, group in zip(by_file, by_group, strict=True)
+        for conjunct, alone, group in zip(predicate.conjuncts, by_file, by_group, strict=True)
     ]
 
 
@@ -93,6 +95,10 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     predicate = "every row" if found["predicate"] is None else found["predicate"]
     lines = [f"{found['table']} (version {found['version']})", f"  WHERE {predicate}", "skipped"]
     lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
+    total = found["skipped"]["files"]["total"]
+    if found.get("counted_files", total) != total:
+        known = f"{found['counted_files']:,} of {total:,} files are as they were indexed"
+        lines.append(f"  {known}: row groups, rows and bytes are theirs")
     if found["skipped"]["files"]["total"] == 1 and found["skipped"]["row_groups"]["total"] in (1, None):
         lines.append("  the table is one file of one row group: it is read as a whole or not at all")
     if found["files_without_residual"]:
@@ -100,8 +106,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     if found["conjuncts"]:
         lines.append("each condition alone removes")
     for conjunct in found["conjuncts"]:
-        files, groups = conjunct["files"], conjunct["row_groups"]
-        lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(conjunct['text'])}")
+        files, groups, text = conjunct["files"], conjunct["row_groups"], conjunct["values"] or conjunct["text"]
+        lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(text)}")
         if conjunct["by_sketches"]["files"]:
             lines.append(f"{'':33}{conjunct['by_sketches']['files']:,} of these files by sketches")
         computed = conjunct["computed"]
@@ -167,6 +173,7 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
         found["conjuncts"].append(
             {
                 "text": conjunct.text,
+                "values": None if conjunct.template is None else conjunct.template.shown(),
                 "verdict": _verdict(outcome, 0),
                 "ranges": {column: _range(statistics, column) for column in sorted(conjunct.columns)},
             }
@@ -230,7 +237,7 @@ def _text_of_file(found: Mapping[str, Any]) -> str:
     if "reason" in found:
         lines.append(f"  {found['reason']}")
     for conjunct in found["conjuncts"]:
-        lines.append(f"  {_short(conjunct['text'])}: {conjunct['verdict']}")
+        lines.append(f"  {_short(conjunct['values'] or conjunct['text'])}: {conjunct['verdict']}")
         lines += [f"    {column} {_range_text(of)}" for column, of in conjunct["ranges"].items()]
     groups: Sequence[Mapping[str, Any]] = found["row_groups"]
     if len(groups) > 1:

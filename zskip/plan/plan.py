@@ -102,6 +102,7 @@ class Plan:
         which = "every row" if self.predicate is None else str(self.predicate)
         total, rows = self._survivors.total_files, self.skipped.rows
         read = "" if rows.part is None or rows.whole is None else f", {rows.whole - rows.part:,} of {rows.whole:,} rows"
+        read += " that are indexed" if read and self._survivors.changes else ""
         files = f"{len(self):,} of {total:,} files"
         return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {files}{read}>"
 

@@ -67,8 +67,7 @@ class Survivors:
         """Without the files that were changed or removed, for which the index is no longer valid."""
         if not self.changes or not len(self.numbers):
             return self
-        stale = pa.concat_arrays([self.changes.changed.path, self.changes.removed])
-        return self.kept(~np.asarray(pc.is_in(self.index.paths(self.numbers), value_set=stale)))
+        return self.kept(~np.isin(self.numbers, self._stale))
 
     def narrowed(self, numbers: np.ndarray) -> Survivors:
         """Only some of the index's files, by ascending numbers, and none from the listing."""
@@ -208,12 +207,10 @@ class Survivors:
         """Files, row groups, rows and bytes that need not be read, each with its total.
 
         Bytes are those of skipped files. Rows and row groups include those skipped in files that are read in part. If a
-        folder has changed since it was indexed, only its files can be counted.
+        folder has changed since it was indexed, they are those of its `counted_files`.
         """
         files = Share(self.total_files - len(self), self.total_files)
-        if self.changes:
-            return Skipped(files, *[Share(None, None)] * 3)
-        totals = self.index.snapshot.totals
+        all_groups, all_rows, all_bytes = self._totals
         part = np.isin(self.numbers, self.groups.file)
         groups = int(self.index.row_group_counts(self.numbers[~part]).sum()) + len(self.groups.file)
         rows = pc.sum(self.index.row_counts(self.numbers[~part]), skip_nulls=False, min_count=0).as_py()
@@ -222,7 +219,34 @@ class Survivors:
         size = pc.sum(self.index.sizes(self.numbers), skip_nulls=False, min_count=0).as_py()
         return Skipped(
             files,
-            Share(totals.row_groups - groups, totals.row_groups),
-            rest(totals.rows, read),
-            rest(totals.bytes, size),
+            Share(all_groups - groups, all_groups),
+            rest(all_rows, read),
+            rest(all_bytes, size),
+        )
+
+    @property
+    def counted_files(self) -> int:
+        """The number of files of which the index knows rows and row groups: those that it has, and as it has them."""
+        return len(self.index) - len(self._stale)
+
+    @cached_property
+    def _stale(self) -> np.ndarray:
+        """The numbers of the index's files that have changed or gone."""
+        if not self.changes or not (len(self.changes.changed) or len(self.changes.removed)):
+            return np.zeros(0, np.int64)
+        paths = pa.concat_arrays([self.changes.changed.path, self.changes.removed])
+        return np.flatnonzero(pc.is_in(self.index.paths(np.arange(len(self.index))), value_set=paths))
+
+    @property
+    def _totals(self) -> tuple[int, int | None, int | None]:
+        """The row groups, rows and bytes of the counted files."""
+        totals, stale = self.index.snapshot.totals, self._stale
+        if not len(stale):
+            return totals.row_groups, totals.rows, totals.bytes
+        rows = pc.sum(self.index.row_counts(stale), skip_nulls=False).as_py()
+        size = pc.sum(self.index.sizes(stale), skip_nulls=False).as_py()
+        return (
+            totals.row_groups - int(self.index.row_group_counts(stale).sum()),
+            rest(totals.rows, rows).part,
+            rest(totals.bytes, size).part,
         )

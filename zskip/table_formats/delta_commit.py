@@ -101,7 +101,7 @@ def replace_files(
     _require_base(source, state)
     _require_files(source, files)
     # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
-    properties = CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip", "run": run})
+    properties = CommitProperties(max_commit_retries=0, custom_metadata=_note(run))
     path = commit_path(version + 1)
     staged.maybe_committed(f"It was made if {path} in the folder {uri} contains {run}.")
     try:
@@ -123,6 +123,11 @@ def replace_files(
     staged.committed()
     _require_kept(source, state, files)
     return version + 1
+
+
+def _note(run: str) -> dict[str, str]:
+    """What the commit says of itself. deltalake names every such commit a WRITE, so its history has the verb here."""
+    return {"writtenBy": "zskip", "run": run, "userMetadata": "OPTIMIZE by zskip.cluster: no row changed"}
 
 
 def _run_of(storage: Storage, path: str, run: str) -> bool | None:

@@ -169,6 +169,12 @@ def load(storage: Storage, version: int | None = None, as_of: datetime | None = 
 def _not_found(storage: Storage, version: int | None) -> str:
     now = newest(storage)
     if now is None:
+        files = len(storage.list(hidden=False).parquet())
+        if files:
+            return (
+                f"There is no zskip table at {storage.uri}, but {files:,} Parquet file{'s' if files > 1 else ''}. "
+                "Index them by zskip.index(path), or in a shell by zskip index."
+            )
         return f"There is no zskip table at {storage.uri}. Make one with zskip.write or zskip.index."
     return (
         f"The table at {storage.uri} has no version {version}; its log holds {_kept(storage, now)[0]} to {now.version}."

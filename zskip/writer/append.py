@@ -302,5 +302,6 @@ def require_managed(storage: Storage, base: Snapshot) -> None:
     if not base.managed:
         raise InvalidOption(
             f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "
-            "Write a table of its own from them: zskip.write(path, new_path, by=…)."
+            "zskip.cluster(path, by=…) lays them out in place and makes them a table that can change; "
+            "zskip.write(path, new_path, by=…) writes a table of their rows."
         )
