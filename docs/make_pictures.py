@@ -73,7 +73,7 @@ def main() -> None:
         pictures = {
             "boxes.svg": beside(flown, *FLIGHTS, LOOK_UP),
             "layouts.svg": beside(laid_out, "x", "y", "x BETWEEN 0.40 AND 0.42"),
-            "depth.svg": flown["zskip: planned cuts"].plot_depth(),
+            "depth.svg": flown["zskip: planned cuts"].plot(depth=True),
         }
         for name, chart in pictures.items():
             print(f"wrote {plot.save(chart, PICTURES / name).relative_to(ROOT)}")

@@ -89,8 +89,8 @@ def test_a_depth_histogram_has_a_part_for_each_column(tmp_path):
     assert tree["datasets"][parts[0]["data"]["name"]] == [{"units": "1", "share": 1.0}]
     assert parts[1]["title"]["subtitle"][0] == "1.0 of 3 units on average, 1 at worst"
     table = zskip.write(ROWS, tmp_path / "table", by=["n"], files=2)
-    assert [part["title"]["text"] for part in table.plot_depth().to_dict()["hconcat"]] == ["n"]
-    assert [part["title"]["text"] for part in table.plot_depth(["text"]).to_dict()["hconcat"]] == ["text"]
+    assert [part["title"]["text"] for part in table.plot(depth=True).to_dict()["hconcat"]] == ["n"]
+    assert [part["title"]["text"] for part in table.plot("text", depth=True).to_dict()["hconcat"]] == ["text"]
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path):

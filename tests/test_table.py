@@ -429,3 +429,17 @@ def test_receipts_show_few_elements(tmp_path: Path) -> None:
     assert len(removed.paths) > 20
     assert repr(removed).count(".parquet") <= 3
     assert f"… {len(removed.paths) - 3} more)" in repr(removed)
+
+
+def test_filters_as_pandas_and_pyarrow_take_them(tmp_path: Path) -> None:
+    rows = pa.table({"a": range(8), "b": [1, None] * 4})
+    table = zskip.write(rows, tmp_path / "t", by="a", files=4)
+    for filters in ([("a", "=", 3)], [("a", ">", 1), ("b", "in", [1, 2])], [[("a", "==", 3)], [("b", "!=", 1)]]):
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        expected = pq.read_table(tmp_path / "rows.parquet", filters=filters)
+        assert zskip.read(tmp_path / "t", filters=filters).sort_by("a").equals(expected)
+    assert len(table.plan([("a", "=", 3)])) == 1
+    with pytest.raises(InvalidOption, match="is no list of filters"):
+        table.plan([("a", "~", 3)])
+    with pytest.raises(InvalidOption, match="give one of them"):
+        zskip.read(tmp_path / "t", where="a = 1", filters=[("a", "=", 1)])

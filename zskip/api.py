@@ -271,12 +271,15 @@ def cluster(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[Resources],
 ) -> Clustered:
-    """Lay out a folder of Parquet in place, or a Delta or Iceberg table by a commit of its own format; no row changes.
+    """Lay out a folder of Parquet or a zskip table in place, or a Delta or Iceberg table by a commit of its own format.
 
-    ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: lay out only files that may
-    hold such rows · ``max_bytes``: the most bytes to rewrite · ``full``: fit a new layout, and also lay out the files
-    of earlier calls · ``dry_run``: only report what would be done. Other options are those of `Table.append`. Pass an
-    Iceberg table as the object that pyiceberg's catalog returns: only the catalog can commit to it.
+    No row changes. ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: lay out only
+    files that may hold such rows · ``max_bytes``: the most bytes to rewrite · ``full``: fit a new layout, and also lay
+    out the files of earlier calls · ``dry_run``: only report what would be done. Other options are those of
+    `Table.append`. Pass an Iceberg table as the object that pyiceberg's catalog returns: only the catalog can commit.
+
+    On a zskip table, and so on a folder that was laid out before, this is `Table.optimize`; but if one of these options
+    is new, all rows are laid out by it.
 
     A folder of Parquet, indexed or not, is laid out as a whole, and then is a zskip table: programs that write to it
     must use zskip; files that others put there are not part of it until `Table.adopt` takes them in. The new files are
@@ -300,9 +303,15 @@ def cluster(
     )
     most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
     if source is None:
-        if where is not None or most is not None:
-            raise InvalidOption("A folder of Parquet is laid out as a whole: leave out where= and max_bytes=.")
-        return writer.cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
+        storage = open_storage(cast("str", path), storage_options)
+        base = tablelog.newest(storage)
+        if where is not None:
+            raise InvalidOption("where= chooses files of a Delta or Iceberg table: leave it out.")
+        if base is not None and base.managed:
+            return writer.cluster_table(storage, base, chosen, max_bytes=most, full=full, dry_run=dry_run)
+        if most is not None:
+            raise InvalidOption("A folder of Parquet is laid out as a whole: leave out max_bytes=.")
+        return writer.cluster_folder(storage, chosen, dry_run=dry_run)
     return writer.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 
@@ -310,6 +319,7 @@ def read(
     path: str | os.PathLike[str],
     *,
     where: Condition | None = None,
+    filters: list[Any] | None = None,
     columns: Sequence[str] | None = None,
     into: Literal["arrow", "pandas", "polars"] = "arrow",
     version: int | None = None,
@@ -318,12 +328,16 @@ def read(
 ) -> Any:
     """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
 
-    ``where``: SQL or an expression, as for `Table.plan`. Raises the errors of `open` and `Table.plan`.
+    ``where``: SQL or an expression, as for `Table.plan` · ``filters``: the same in the form of `pandas.read_parquet`:
+    ``[("a", "=", 1), ("b", "in", [2, 3])]`` for AND, a list of such lists for OR. Raises `InvalidOption` for both of
+    them, and the errors of `open` and `Table.plan`.
     """
+    if where is not None and filters is not None:
+        raise InvalidOption("where= and filters= both choose rows; give one of them.")
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
     check_options(into=into, columns=columns)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
-    return ways[into](table.plan(where), columns)
+    return ways[into](table.plan(where if filters is None else filters), columns)
 
 
 def repair(

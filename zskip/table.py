@@ -175,7 +175,8 @@ class Table:
     ) -> Plan:
         """The files and row groups that may hold a row for which the predicate is TRUE.
 
-        ``predicate``: SQL, or a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning ·
+        ``predicate``: SQL, a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning, or a
+        list as ``filters`` of `zskip.read` ·
         ``dialect``: of the SQL, by sqlglot's name · ``timezone``: of the session, an IANA name · ``params``: values for
         ``?`` and ``$name`` · ``freshness``: for a folder that zskip only indexes, "list" lists it to find changed files
         and "trust" does not; the files of a table that zskip wrote never change.
@@ -726,23 +727,29 @@ class Table:
 
     def plot(
         self,
-        x: str,
-        y: str,
-        *,
+        *columns: str,
+        depth: bool = False,
         where: Condition | None = None,
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Parameters | None = None,
-    ) -> altair.Chart:
+    ) -> altair.Chart | altair.HConcatChart:
         """Draw the files' boxes on two columns, and highlight those that the predicate ``where`` needs.
 
-        Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
+        ``depth``: instead draw how many files a look-up reads: a histogram for each of the columns, by default those of
+        the layout. Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
         ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
         check_options(dialect=dialect, timezone=timezone)
-        from zskip.plot import boxes
+        from zskip.plot import boxes, depth_histogram
 
-        paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
+        if depth:
+            if where is not None:
+                raise InvalidOption("depth=True counts all look-ups: leave where= out.")
+            return depth_histogram(self.clustering(columns or None))
+        if len(columns) != 2:
+            raise InvalidOption(f"A picture of boxes has two columns, not {len(columns)}: name two, or say depth=True.")
+        paths = [column.path for column in self.snapshot.schema.orderable(columns)]
         every = np.arange(len(self._index))
         lit = None
         if where is not None:
@@ -792,15 +799,6 @@ class Table:
             )
         page = explore.page(self._index, predicate, columns=columns, workload=queries, others=others)
         return explore.save(page, target)
-
-    def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
-        """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.
-
-        Raises `UnknownColumn`, and `MissingDependency` without Altair.
-        """
-        from zskip.plot import depth_histogram
-
-        return depth_histogram(self.clustering(columns))
 
     def _newest(self) -> Snapshot:
         """The newest version of this table. Raises `CommitConflict` if another table now lies at its path."""

@@ -175,12 +175,7 @@ def bench(given: argparse.Namespace) -> None:
 def plot(given: argparse.Namespace) -> None:
     from zskip.plot import save
 
-    if given.depth and given.where:
-        raise InvalidOption("--depth counts all look-ups: leave --where out.")
-    if not given.depth and len(given.columns) != 2:
-        raise InvalidOption(f"A picture of boxes has two columns, not {len(given.columns)}: name two, or add --depth.")
-    table = opened(given)
-    chart = table.plot_depth(given.columns or None) if given.depth else table.plot(*given.columns, where=given.where)
+    chart = opened(given).plot(*given.columns, depth=given.depth, where=given.where)
     target = save(chart, given.output or Path("depth.png" if given.depth else "boxes.png"))
     wrote(target, given)
 

@@ -20,7 +20,7 @@ from zskip.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from zskip.writer import adopt, append, delete, open_source, refresh_joins, upsert
     from zskip.writer.backend import backend_of
-    from zskip.writer.compaction.cluster import cluster, cluster_folder
+    from zskip.writer.compaction.cluster import cluster, cluster_folder, cluster_table
     from zskip.writer.compaction.compact import optimize
     from zskip.writer.compaction.tend import tend
     from zskip.writer.evolution import common_type
@@ -44,6 +44,7 @@ __all__ = [
     "backend_of",
     "cluster",
     "cluster_folder",
+    "cluster_table",
     "common_type",
     "complete_sketches",
     "delete",
@@ -68,6 +69,7 @@ _HOMES = {
     "backend_of": "backend",
     "cluster": "compaction.cluster",
     "cluster_folder": "compaction.cluster",
+    "cluster_table": "compaction.cluster",
     "common_type": "evolution",
     "complete_sketches": "sketching",
     "delete": "delete",

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip.core.receipts import Clustered
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, UnknownColumn
 from zskip.writer.compaction import cluster
 
@@ -168,16 +169,33 @@ def test_a_dry_run_writes_nothing(folder: Path) -> None:
 def test_it_refuses_what_it_cannot_do(folder: Path) -> None:
     with pytest.raises(InvalidOption, match="Give by="):
         zskip.cluster(folder)
-    with pytest.raises(InvalidOption, match=r"as a whole: leave out where= and max_bytes="):
+    with pytest.raises(InvalidOption, match=r"a Delta or Iceberg table: leave it out"):
         zskip.cluster(folder, by=["a"], where="a < 10")
+    with pytest.raises(InvalidOption, match=r"as a whole: leave out max_bytes="):
+        zskip.cluster(folder, by=["a"], max_bytes="1MB")
     with pytest.raises(UnknownColumn):
         zskip.cluster(folder, by=["nope"])
     with pytest.raises(NotOrderable):
         zskip.cluster(folder, by=["tags"])
     assert not (folder / "_data").exists()
-    zskip.cluster(folder, by=["a"], files=2)
-    with pytest.raises(InvalidOption, match=r"a table of zskip's already.*optimize"):
-        zskip.cluster(folder, by=["a"])
+
+
+def test_a_table_of_zskip_is_optimized_and_laid_out_by_new_columns(folder: Path) -> None:
+    zskip.cluster(folder, by=["a"], files=4)
+    table = zskip.open(folder)
+    before, files = contents(table.to_arrow()), len(table.plan())
+    for again in ({}, {"by": "a"}, {"by": ["a"], "files": 4}):
+        assert zskip.cluster(folder, **again) == Clustered(table.version, 0, 0, 0)
+    planned = zskip.cluster(folder, by="b", dry_run=True)
+    assert planned == Clustered(table.version, files, planned.bytes_rewritten, None, dry_run=True)
+    done = zskip.cluster(folder, by="b")
+    assert (done.version, done.files_rewritten) == (table.version + 1, files)
+    table.refresh()
+    assert list(table.clustering()) == ["b"]
+    assert done.files_written == len(table.plan())
+    assert contents(table.to_arrow()) == before
+    assert zskip.cluster(folder, by="b", files=2).files_written == 2
+    assert zskip.cluster(folder).files_rewritten == 0
 
 
 def test_given_statistics_do_not_tell_whether_a_file_has_changed(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, commit, index_files, newest, refresh
 from zskip.tablelog.freshness import data_files
 from zskip.writer import append
-from zskip.writer.append import kept_options, layout_record, removal
+from zskip.writer.append import changed_options, kept_options, layout_record, removal
 from zskip.writer.backend import LOCAL, Backend
-from zskip.writer.compaction.compact import require_same_rows
+from zskip.writer.compaction.compact import optimize, require_same_rows
 from zskip.writer.compaction.layout_groups import merges
 from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_reader
@@ -52,6 +52,8 @@ from zskip.writer.write import Written, write_files
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
+_ASKED = ("files", "rows_per_file", "file_size", "weights", "workload")
+_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 _RUN = re.compile(r"-([0-9a-f]{16})(?:-\d+)*\.parquet$")
 
 
@@ -353,11 +355,36 @@ def cluster_folder(
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
 
 
+def cluster_table(
+    storage: Storage,
+    base: Snapshot,
+    options: WriteOptions,
+    *,
+    max_bytes: int | None = None,
+    full: bool = False,
+    dry_run: bool = False,
+) -> Clustered:
+    """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
+
+    Raises the errors of `optimize`.
+    """
+    kept = kept_options(base, options)
+    asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
+    if options.layout != "auto":
+        asked["layout"] = options.layout
+    anew = list(options.by or kept.by) != list(kept.by)
+    wanted = None
+    if anew or any(getattr(kept, name) != value for name, value in asked.items()):
+        wanted = changed_options(base, options.by if anew else None, asked)
+        wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
+    snapshot, done = optimize(
+        storage, base, options, full=full or wanted is not None, max_bytes=max_bytes, dry_run=dry_run, wanted=wanted
+    )
+    written = None if done.files_after is None else done.files_after - done.files_before + done.files_rewritten
+    return Clustered(snapshot.version, done.files_rewritten, done.bytes_rewritten, written, dry_run)
+
+
 def _require_foreign(storage: Storage, base: Snapshot) -> None:
-    if base.managed:
-        raise InvalidOption(
-            f"{storage.uri} is a table of zskip's already. Lay it out by optimize(), anew by optimize(full=True)."
-        )
     if base.details.get("source") == "statistics":
         raise InvalidOption(
             f"The index at {storage.uri} was made from given statistics, which do not tell whether a file has changed "
