@@ -23,6 +23,7 @@ from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
 from zskip.storage import Storage, open_storage
 from zskip.storage.foreign_folders import refuse_folder
+from zskip.storage.opening import is_in_store
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
 from zskip.tablelog.sketches import named_sketches
@@ -66,6 +67,7 @@ def write(
     progress: Progress | None = None,
     session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Write the rows of a source as a table at a path or URL, and return the table.
 
@@ -83,7 +85,8 @@ def write(
     with other Parquet files · ``memory_limit``: in bytes or
     as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
     called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·
-    ``session``: a Spark session that does the work, by default that of a Spark DataFrame.
+    ``session``: a Spark session that does the work, by default that of a Spark DataFrame · ``storage_options``: of the
+    object stores of the source and of the table · ``target_options``: of the table's store, where they differ.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
@@ -110,7 +113,7 @@ def write(
         storage_options=storage_options,
     )
     backend = writer.backend_of(session, source)
-    storage = backend.open_storage(path, storage_options)
+    storage = backend.open_storage(path, _options_of(path, source, storage_options, target_options))
     base = tablelog.newest(storage)
     if base is not None and not base.managed:
         refuse_folder(storage)
@@ -118,7 +121,7 @@ def write(
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     if base is None and mode == "error":
         _refuse_others(storage)
-    rows = backend.open_rows(source, storage_options)
+    rows = backend.open_rows(source, _options_of(source, path, storage_options, None))
     dimensions = writer.given_joins(joins)
     if base is not None and mode == "append":
         if dimensions:
@@ -148,6 +151,15 @@ def _refuse_others(storage: Storage) -> None:
             f"{f' and {len(others) - 1:,} more' if len(others) > 1 else ''}. Lay them out in place by "
             'zskip.cluster(path, by=…), choose another folder, or say mode="append" to write the table beside them.'
         )
+
+
+def _options_of(
+    place: Any, other: Any, shared: Mapping[str, Any] | None, own: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """The options of one end of a copy: its own, else those that both share, which a local end does not need."""
+    if own is not None:
+        return own
+    return None if is_in_store(place) is False and is_in_store(other) else shared
 
 
 def index(

@@ -306,3 +306,23 @@ def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_fo
     time.sleep(1.1)
     table.append(rows_of(0, 1))
     assert log.hinted(table.storage) == 12
+
+
+def test_a_copy_between_disk_and_stores(server: Place, tmp_path: Path) -> None:
+    """The options are those of the end that is in a store; `target_options` are the table's, where both are."""
+    url, options = server
+    rows = rows_of(0, 300)
+    zskip.write(rows, f"{url}/{tmp_path.name}/source", by=["a"], storage_options=options)
+    down = zskip.write(f"{url}/{tmp_path.name}/source", tmp_path / "down", by=["a"], storage_options=options)
+    up = zskip.write(tmp_path / "down", f"{url}/{tmp_path.name}/up", by=["a"], storage_options=options)
+    other = zskip.write(
+        f"{url}/{tmp_path.name}/source",
+        f"memory://{tmp_path.name}-copy",
+        by=["a"],
+        storage_options=options,
+        target_options={},
+    )
+    for copy in (down, up, other):
+        assert copy.plan().to_arrow().sort_by("id").equals(rows)
+    with pytest.raises(InvalidOption, match="is a local path"):
+        zskip.write(rows, tmp_path / "local", by=["a"], storage_options=options)

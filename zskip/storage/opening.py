@@ -35,6 +35,19 @@ def is_supported(url: str | os.PathLike[str]) -> bool:
     return scheme[1].lower() in SCHEMES and "@" not in text[scheme.end() :].partition("/")[0]
 
 
+def is_in_store(place: object) -> bool | None:
+    """Whether a path or URL, or the first of several, is in an object store; None for what is no path.
+
+    >>> is_in_store("s3://lake/conn"), is_in_store(["lake/a.parquet"]), is_in_store("file:///lake/conn")
+    (True, False, False)
+    """
+    first = place[0] if isinstance(place, (list, tuple)) and place else place
+    if not isinstance(first, (str, os.PathLike)):
+        return None
+    scheme = _URL.match(os.fspath(first))
+    return scheme is not None and scheme[1].lower() != "file"
+
+
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
     """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
 
