@@ -14,6 +14,7 @@ import zskip
 from tests.tables import build_table
 from zskip.statements import first_rows
 from zskip.statements.duckdb.statement import rewrite
+from zskip.statements.duckdb.table_queries import TableQueries
 
 N = 120
 
@@ -135,6 +136,27 @@ ASKED = [
     ("SELECT num FROM {T} WHERE loose % 3 = 1 AND random() < 2 ORDER BY num DESC LIMIT 5", 256),
     ("SELECT num FROM {T} WHERE loose % 3 = 1 QUALIFY row_number() OVER (ORDER BY num) > 0 ORDER BY num LIMIT 5", 256),
 ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "queried"),
+    [
+        ("SELECT num FROM {T} WHERE num % 3 = 1 ORDER BY loose LIMIT 5", False),
+        ("SELECT num FROM {T} ORDER BY loose LIMIT 200", False),
+        ("SELECT num FROM {T} ORDER BY loose LIMIT 3", True),
+        ("SELECT num FROM {T} WHERE loose % 3 = 1 ORDER BY num LIMIT 5", True),
+    ],
+)
+def test_files_are_queried_only_where_the_bounds_promise_a_gain(
+    many: Path, statement: str, queried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    right = TableQueries.worst_of_first
+    monkeypatch.setattr(TableQueries, "worst_of_first", lambda *given: asked.append(given) or right(*given))
+    con = duckdb.connect()
+    wanted = con.sql(statement.replace("{T}", f"read_parquet('{many}/t/*.parquet')")).fetchall()
+    assert zskip.sql(statement.replace("{T}", f"'{many}/t'"), con).fetchall() == wanted
+    assert bool(asked) == queried
 
 
 @pytest.mark.parametrize(("statement", "files"), ASKED, ids=[statement for statement, _ in ASKED])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +16,10 @@ from tests.statements.fuzz import Sides, sides
 from tests.statements.random_statements import random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements.duckdb import parsed_statements, pruned_tables, statement
+from zskip.statements.duckdb.session import Transaction
 from zskip.statements.duckdb.statement import rewrite
 from zskip.statements.duckdb.stubs import make_stubs, named_columns
-from zskip.statements.duckdb.table_places import table_places
+from zskip.statements.duckdb.table_places import table_places, tokens, without_long_lists
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,8 @@ def _rules(text: str, params: Any, given: Sides, *, named: bool) -> tuple[Any, .
     if len(found) != 1 or not parsed.found or not parsed.settled or not parsed.places.only_named:
         return None
     given_params = params if parsed.statement.named_parameters else None
-    rules = pruned_tables._rules(parsed, given.own, given_params, whole=not named)
+    places = parsed.places if named else replace(parsed.places, only_named=False)
+    rules = pruned_tables._rules(replace(parsed, places=places), given.own, given_params, Transaction.NONE)
     return sorted(rules.scans), sorted(rules.joins), sorted(map(repr, rules.first)), sorted(map(repr, rules.aggregates))
 
 
@@ -66,6 +69,8 @@ BY_NAME = """
 SELECT a FROM t
 SELECT c.a, -a * (b * 2) FROM t c WHERE c.b IN (SELECT b FROM u WHERE u.a = c.a)
 SELECT count(*), sum(a) AS total FROM t JOIN u USING (k) GROUP BY b HAVING sum(a) > 3 ORDER BY total DESC LIMIT 5
+SELECT a FROM t WHERE EXISTS (SELECT * FROM u WHERE u.k = t.k AND u.b < 5)
+SELECT count(*) FROM t WHERE a > 3 OR NOT EXISTS (SELECT u.* FROM u, v WHERE u.k = t.k AND v.k = u.k)
 SELECT extract(year FROM d), substring(s FROM 1 FOR 2) FROM t WHERE a IS DISTINCT FROM b
 WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM t JOIN u ON t.k = u.k
 """
@@ -78,6 +83,12 @@ SELECT DISTINCT ON (a) * FROM t
 SELECT a FROM t UNION (SELECT * FROM u)
 FROM t
 TABLE t
+SELECT a FROM t WHERE EXISTS (SELECT DISTINCT * FROM u OFFSET 3)
+SELECT a FROM t WHERE EXISTS (SELECT * FROM u GROUP BY ALL HAVING count(*) > 1)
+SELECT a FROM t WHERE EXISTS (SELECT * FROM u EXCEPT SELECT * FROM v)
+SELECT a FROM t WHERE EXISTS (SELECT COLUMNS('a') FROM u)
+SELECT a FROM t WHERE EXISTS (SELECT 1 FROM (SELECT * FROM u) WHERE b = 1)
+SELECT a FROM t WHERE a IN (SELECT * FROM u)
 WITH e AS (FROM t) SELECT b FROM e
 SELECT a FROM t AS x(a)
 SELECT a FROM t count(a, b)
@@ -140,3 +151,36 @@ def test_rows_of_the_index_have_the_columns_that_are_named(tmp_path: Path, given
         made = rewrite(text.format(tmp_path / "t"), given.own)
         assert given.own.execute(made.sql, made.parameters).fetchall() == [(55,)]
         assert made.sql.count("CAST(NULL AS BIGINT)") == others
+
+
+NUMBERS = ", ".join(map(str, range(-20, 500)))
+STRINGS = ", ".join(f"'it''s {number}'" for number in range(500))
+WITH_LONG_LISTS = f"""
+SELECT a FROM 'x' WHERE a IN ({NUMBERS}) AND b IN (SELECT b FROM 'y')
+SELECT a FROM 'x' WHERE s IN ({STRINGS}) OR EXISTS (FROM 'y')
+SELECT a IN ({NUMBERS}), '(', ',', (FROM 'x'), ')' FROM 'y' WHERE s IN ( {STRINGS} )
+SELECT "({NUMBERS})" FROM 'x' JOIN 'y' USING (a) -- ({NUMBERS}) ' FROM 'z'
+SELECT $$it's ({STRINGS}$$ FROM 'x', 'y' WHERE a IN ({NUMBERS})
+SELECT E'\\'(', {STRINGS} FROM 'x', 'y'
+SELECT /* ' ( */ f({NUMBERS}) FROM 'x', 'y'
+"""
+
+
+@pytest.mark.parametrize("text", WITH_LONG_LISTS.strip().splitlines())
+def test_long_lists_move_nothing(text: str) -> None:
+    assert len(without_long_lists(text)) == len(text)
+    assert {(place.name, place.start) for place in table_places(text).tables} == {
+        ("x", text.rfind("'x'")),
+        ("y", text.rfind("'y'")),
+    }
+
+
+def test_texts_are_no_parts_of_long_lists() -> None:
+    commas = "',', " * 50
+    text = f"SELECT '(', {commas} (FROM x), {commas} ')'"
+    assert [place.name for place in table_places(text).tables] == ["x"]
+
+
+def test_long_lists_take_no_words() -> None:
+    for constants in (NUMBERS, STRINGS):
+        assert len(tokens(f"SELECT a FROM t WHERE a IN ({constants}) OR a IN ({constants})")) < 25

@@ -601,6 +601,11 @@ def test_a_statement_that_gains_nothing_is_not_explained_again_until_a_table_cha
         return len(explained)
 
     assert (found(), found()) == (2, 3)
+    text = f"SELECT * FROM '{tmp_path}/t' t WHERE y = 5"
+    assert zskip.explain(text) == zskip.explain(text)
+    assert 'conditions "y" = 5: 0 files skipped' in zskip.explain(text)
+    explained.clear()
+    explained.extend([text] * 3)
     table.append(pa.table({"x": [500], "y": [6]}))
     # Now there is a file to leave out, each time.
     assert (found(), found()) == (5, 7)

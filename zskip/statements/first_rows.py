@@ -16,6 +16,7 @@ threshold are kept too, because further sort keys may decide between them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.plan import Survivors
+from zskip.statements.key_pruning import file_slices
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import Ranges
 
@@ -33,6 +35,10 @@ from zskip.stats import Ranges
 _FILE_SECONDS = 1.3e-4
 # The shares of the files that are queried for the k-th value, tried in turn.
 _QUERIED_SHARES = (1 / 64, 1 / 16)
+_FEWEST_QUERIED = 2
+# The parts into which a clustered column divides the files; the share of rows that conditions are expected to leave;
+# and how many files a query is expected to skip for each that it reads, if rows are at random in the files.
+_CLUSTERED_SLICES, _MATCHING_SHARE, _LEAST_GAIN = 2, 0.1, 4
 _LIMITS = ("LIMIT", "STREAMING_LIMIT")
 _KEY = re.compile(r"^(?P<term>.*) (?P<order>ASC|DESC)$")
 
@@ -123,14 +129,31 @@ def _guaranteed(ranges: Ranges, wanted: FirstRows, rows: np.ndarray) -> pa.Scala
 def _queried(survivors: Survivors, ranges: Ranges, wanted: FirstRows, ask: Ask) -> pa.Scalar | None:
     """A threshold from a query over the files with the best bounds."""
     order = _by_bound(ranges.upper if wanted.descending else ranges.lower, wanted)
+    clustered = len(order) >= _FEWEST_QUERIED / _QUERIED_SHARES[-1] and _is_clustered(survivors, wanted)
     for share in _QUERIED_SHARES:
         few = int(len(order) * share)
-        if few > 1:
+        if few >= _FEWEST_QUERIED and (clustered or _pays_at_random(survivors, wanted, few)):
             chosen = np.isin(np.arange(len(order)), order[:few])
             value = ask(survivors.kept(chosen), wanted, len(order) * _FILE_SECONDS)
             if value is not None:
                 return value.cast(ranges.lower.type)
     return None
+
+
+def _is_clustered(survivors: Survivors, wanted: FirstRows) -> bool:
+    """Whether the files divide the values of the column, so that those with the best bounds hold the first rows."""
+    column = survivors.index.snapshot.schema.columns[wanted.column or ""]
+    return file_slices(survivors.index, column.path) >= _CLUSTERED_SLICES
+
+
+def _pays_at_random(survivors: Survivors, wanted: FirstRows, few: int) -> bool:
+    """Whether a query of a few files is expected to skip some times as many, if rows are at random in the files.
+
+    The rows before the k-th of those in n files number k / n in each other file, more if conditions
+    leave only a share of the rows. A file without any is skipped: a share of exp(−k / n) of them.
+    """
+    matching = 1.0 if survivors.predicate is None else _MATCHING_SHARE
+    return math.exp(-wanted.rows / (few * matching)) * len(survivors) >= _LEAST_GAIN * few
 
 
 def _up_to(threshold: pa.Scalar, survivors: Survivors, ranges: Ranges, wanted: FirstRows) -> tuple[Survivors, Ranges]:

@@ -58,7 +58,7 @@ class Parsed:
 
     def schemas(self, con: duckdb.DuckDBPyConnection) -> dict[str, pa.Schema]:
         """The tables' schemas by their names in the text."""
-        return {place.name: schema_of(index, con) for place, index in self.found}
+        return {place.name: schema_of(index, con).arrow for place, index in self.found}
 
 
 @cached(LRUCache(64), key=lambda con, text: text, lock=Lock())

@@ -14,14 +14,14 @@ from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
-from zskip.statements.duckdb.session import in_transaction, schema_of, session_of
+from zskip.statements.duckdb.session import Transaction, schema_of, session_of
 from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns, tells_apart
-from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start
+from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start, has_pivot
 from zskip.statements.duckdb.table_queries import TableQueries
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statements.joins import JoinKeys, join_keys
 from zskip.statements.key_pruning import JoinedTable, prune_by_keys
-from zskip.statements.plan_tree import Node, Scan
+from zskip.statements.plan_tree import Node, Scan, StubColumns
 from zskip.tablelog import listed
 
 if TYPE_CHECKING:
@@ -76,16 +76,18 @@ def pruned_tables(
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
-    prune: bool,
+    transaction: Transaction | None,
 ) -> list[PrunedTable]:
-    """The tables of a statement in textual order. Without ``prune``, no files are skipped."""
+    """The tables of a statement in textual order. ``transaction``: the one in which it runs; None to skip no files."""
     text, found = parsed.statement.query, parsed.found
-    rules = _rules(parsed, con, params) if prune else _Rules(only_named=parsed.settled and parsed.places.only_named)
+    rules = _Rules(only_named=parsed.settled and parsed.places.only_named)
+    if transaction is not None and _may_skip_files(parsed, params):
+        rules = _rules(parsed, con, params, transaction)
     tables, complete, types = [], [], []
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
-        conditions = conditions_of(scans, Schema(schema_of(index, con)), lambda: session_of(con))
+        conditions = conditions_of(scans, schema_of(index, con), lambda: session_of(con))
         survivors = kept_survivors(index, conditions.predicate, changes=changes[index])
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
@@ -104,10 +106,52 @@ def pruned_tables(
             table if number in with_row_rules else table.whole_where_little_is_saved()
             for number, table in enumerate(tables)
         ]
-    return [
+    pruned = [
         _after_row_rules(table, rules, number, complete[number], queries, types[number])
         for number, table in enumerate(tables)
     ]
+    if transaction is not None:
+        _remember_gain(parsed, params, any(table.gains for table in pruned))
+    return pruned
+
+
+_GAINLESS: set[int] = set()
+_MOST_GAINLESS = 4096
+
+
+def _may_skip_files(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None) -> bool:
+    """The rule whether a statement is explained over stubs, so that files can be skipped.
+
+    | a statement is not                                    | because                                              |
+    | ----------------------------------------------------- | ---------------------------------------------------- |
+    | that names the position of files in their list        | it depends on files that are skipped                 |
+    | that stores the result of a PIVOT by values           | DuckDB runs a part of it to plan it, without rows    |
+    | that skipped no file before, over the same versions   | reading all files is correct, whatever else changed  |
+    """
+    if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
+        return False
+    if any(word.text.lower() == FILE_POSITION for word in parsed.words):
+        return False
+    return params is not None or _version_of(parsed) not in _GAINLESS
+
+
+def _remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, gains: bool) -> None:
+    """Remember a statement that skips no file. The clock and the values of parameters change which it can skip."""
+    if parsed.settled and params is None and not gains:
+        if len(_GAINLESS) >= _MOST_GAINLESS:
+            _GAINLESS.clear()
+        _GAINLESS.add(_version_of(parsed))
+
+
+def forget_gain(parsed: Parsed) -> None:
+    """Explain a statement again, even if it skipped no file before."""
+    _GAINLESS.discard(_version_of(parsed))
+
+
+def _version_of(parsed: Parsed) -> int:
+    """The text of a statement, and the versions of its tables."""
+    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
+    return hash((parsed.statement.query, *states))
 
 
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
@@ -128,18 +172,11 @@ def _rules(
     parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
-    *,
-    whole: bool = False,
+    transaction: Transaction,
 ) -> _Rules:
-    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted. ``whole``: the stubs have
-    all columns."""
+    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
     words, places = parsed.words, parsed.places
-    if any(word.text.lower() == FILE_POSITION for word in words):
-        return _Rules()
-    # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
-    # a transaction.
-    transaction = in_transaction(con) or not parsed.settled
-    schemas = tuple(schema_of(index, con) for _, index in parsed.found)
+    schemas = tuple(schema_of(index, con).arrow for _, index in parsed.found)
     text, respelled = parsed.statement.query, not (places.reads_names or parsed.hidden)
 
     def planned(stubs: Sequence[Stub]) -> Node | None:
@@ -150,7 +187,7 @@ def _rules(
         edits += file_columns(words, schemas)
         return engine_plan(con, edited(text, edits)[explained_start(words) :], stubs, params, transaction)
 
-    root, only_named = None, parsed.settled and places.only_named and not whole
+    root, only_named = None, parsed.settled and places.only_named
     if only_named:
         stubs = make_stubs(schemas, text, only_named=True, respelled=respelled)
         root = planned(stubs)
@@ -159,16 +196,25 @@ def _rules(
         root = planned(stubs)
     if root is None:
         return _Rules()
-    unique = True
+    groups = not (places.grouping_sets or parsed.hidden)
+    rules = _rules_of(root, printed_columns(root, stubs, text), groups, only_named)
     if parsed.foreign and respelled:
-        others = make_stubs(schemas, text, unlike=stubs)
-        other = planned(others)
-        unique = other is not None and tells_apart(root, stubs, other, others)
-    columns = printed_columns(root, stubs, text, unique)
+        # A view or macro of the user may have a column in the spelling of a stub.
+        certain = _rules_of(root, printed_columns(root, stubs, text, unique=False), groups, only_named)
+        if certain != rules:
+            others = make_stubs(schemas, text, unlike=stubs)
+            other = planned(others)
+            if other is None or not tells_apart(root, stubs, other, others):
+                return certain
+    return rules
+
+
+def _rules_of(root: Node, columns: Sequence[StubColumns], groups: bool, only_named: bool) -> _Rules:
+    """The inputs of the rules from a plan. ``groups``: as in `join_keys`."""
     scans = root.scans(columns)
     if scans is None:
         return _Rules()
-    joins = join_keys(root, columns, groups=not (places.grouping_sets or parsed.hidden))
+    joins = join_keys(root, columns, groups=groups)
     return _Rules(scans, joins, first_rows(root, columns), aggregates(root, columns), only_named)
 
 

@@ -31,12 +31,12 @@ from zskip.plan import Plan, find_survivors
 from zskip.statements.duckdb.catalog import Catalog, open_index
 from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
-from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, pruned_tables
-from zskip.statements.duckdb.session import in_transaction, schema_of
+from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, forget_gain, pruned_tables
+from zskip.statements.duckdb.session import Transaction, in_transaction, schema_of
 from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.statements.duckdb.stubs import named_columns, names_file_columns
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
-from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, tokens
+from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, tokens
 from zskip.statements.duckdb.written_names import named_as_written, naming_edits
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Rewritten:
     """A statement that reads only the survivors.
 
     ``plans``: the text of each table and its plan, in textual order · ``reasons``: what each rule skipped in each
-    table, in the same order · ``settled``: it has the same meaning whenever it runs · ``gains``: it skips some file.
+    table, in the same order · ``settled``: it has the same meaning whenever it runs.
     """
 
     sql: str
@@ -56,7 +56,6 @@ class Rewritten:
     plans: tuple[tuple[str, Plan], ...]
     reasons: tuple[tuple[str, ...], ...]
     settled: bool
-    gains: bool
 
 
 def sql(
@@ -115,7 +114,10 @@ def rewrite(
     found = statements(con, statement)
     if len(found) != 1:
         raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
-    return _rewritten(parse_tables(found[0], catalog, params), con, params, freshness, prune)
+    parsed = parse_tables(found[0], catalog, params)
+    forget_gain(parsed)
+    transaction = Transaction.OF_USER if in_transaction(con) else Transaction.NONE
+    return _rewritten(parsed, con, params, freshness, transaction, prune)
 
 
 def _catalog(
@@ -151,11 +153,11 @@ def _run(
 
     parsed = parse_tables(one, catalog, params)
     try:
-        with _one_transaction(con) if not parsed.settled else _no_transaction():
+        with _transaction(parsed, con) as transaction:
             try:
-                return _relation(parsed, con, params, freshness, text, at_once)
+                return _relation(parsed, con, params, freshness, text, at_once, transaction)
             except OutdatedGuard:
-                return _relation(parsed, con, params, freshness, text, at_once)
+                return _relation(parsed, con, params, freshness, text, at_once, transaction)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
@@ -175,9 +177,10 @@ def _relation(
     freshness: str,
     text: str,
     at_once: bool,
+    transaction: Transaction,
 ) -> duckdb.DuckDBPyRelation:
     """The result of a statement. Raises `OutdatedGuard` on the first run after a SET."""
-    rewritten = _worth_rewriting(parsed, con, params, freshness)
+    rewritten = _rewritten(parsed, con, params, freshness, transaction)
     scans = [planned.scan for _, planned in rewritten.plans]
     with pointing_at(text, rewritten.sql), naming_bad_files(*scans), detecting_outdated_guard(con):
         relation = con.sql(rewritten.sql, params=rewritten.parameters)
@@ -211,21 +214,25 @@ def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 @contextmanager
-def _no_transaction() -> Iterator[None]:
-    yield
+def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[Transaction]:
+    """The transaction for the block: that of the user, or a new one, for one clock and one state of all tables.
 
-
-@contextmanager
-def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Run the block in the connection's open transaction or in a new one, for one clock and one state of all tables."""
+    A statement that has the same meaning whenever it runs needs none.
+    """
     import duckdb
 
+    if not parsed.found:
+        yield Transaction.NONE
+        return
     if in_transaction(con):
-        yield
+        yield Transaction.OF_USER
+        return
+    if parsed.settled:
+        yield Transaction.NONE
         return
     con.begin()
     try:
-        yield
+        yield Transaction.OF_STATEMENT
     except BaseException:
         with suppress(duckdb.TransactionException):  # DuckDB has ended it: the error to raise is the first
             con.rollback()
@@ -261,33 +268,12 @@ def _unreadable(name: str, statement: str, span: tuple[int, int] | None) -> Unsu
 # --- rewriting ---
 
 
-_GAINLESS: set[int] = set()
-_MOST_GAINLESS = 4096
-
-
-def _worth_rewriting(
-    parsed: Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
-) -> Rewritten:
-    """The rewritten statement. Without pruning if it skipped no file before, over the same versions of its tables.
-
-    Reading all files is correct even if settings or macros have changed since.
-    """
-    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
-    key = hash((parsed.statement.query, *states))
-    rewritten = _rewritten(parsed, con, params, freshness, prune=key not in _GAINLESS)
-    # The clock and the values of parameters change which files can be skipped.
-    if parsed.found and parsed.settled and params is None and not rewritten.gains:
-        if len(_GAINLESS) >= _MOST_GAINLESS:
-            _GAINLESS.clear()
-        _GAINLESS.add(key)
-    return rewritten
-
-
 def _rewritten(
     parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
+    transaction: Transaction,
     prune: bool = True,
 ) -> Rewritten:
     one, words, found = parsed.statement, parsed.words, parsed.found
@@ -295,11 +281,10 @@ def _rewritten(
     values = Values(params, takes=_takes_parameters(one))
     values.require(one.named_parameters, text)
     if not found:
-        return Rewritten(text, values.all, (), (), True, False)
+        return Rewritten(text, values.all, (), (), True)
     _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
-    prune = prune and (one.kind == "SELECT" or not has_pivot(words))
-    tables = pruned_tables(parsed, con, given, freshness, prune)
+    tables = pruned_tables(parsed, con, given, freshness, transaction if prune else None)
     edits = naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
@@ -308,7 +293,7 @@ def _rewritten(
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read, survivors, schema = "", table.survivors, schema_of(index, con)
+        read, survivors, schema = "", table.survivors, schema_of(index, con).arrow
         named = named_columns(schema, text)
         schema = named if table.only_named else schema
         if of_files and table.index_rows is None and not len(survivors):
@@ -325,8 +310,7 @@ def _rewritten(
         # The error of a later run shows one line of the text. On lines of their own, reads are not shown.
         edits.append((place.start, place.end, f"\n{read}\n"))
         plans.append((text[place.start : place.end], planned))
-    gains = any(table.gains for table in tables)
-    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled, gains)
+    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled)
 
 
 def _guards(

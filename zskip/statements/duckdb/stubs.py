@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.table_places import Word, own_connection
+from zskip.statements.duckdb.session import Transaction
+from zskip.statements.duckdb.table_places import Word, own_connection, without_long_lists
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
 
 @lru_cache(maxsize=64)
 def _words_of(statement: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W\d]\w*", statement.casefold()))
+    return frozenset(re.findall(r"[^\W\d]\w*", without_long_lists(statement).casefold()))
 
 
 class _Columns(NamedTuple):
@@ -212,7 +213,7 @@ class _Spellings:
 
     def __init__(self, tables: Sequence[_Columns], statement: str, avoided: frozenset[str]) -> None:
         # The names of types include the field names of structs.
-        self._text = " ".join([statement, *(type for table in tables for type in table.types)])
+        self._text = " ".join([without_long_lists(statement), *(type for table in tables for type in table.types)])
         self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
         self._taken = set(avoided)
 
@@ -254,19 +255,23 @@ def engine_plan(
     statement: str,
     stubs: Sequence[Stub],
     params: Any = None,
-    in_transaction: bool = False,
+    transaction: Transaction = Transaction.NONE,
 ) -> Node | None:
     """DuckDB's plan of one statement over stubs. None if DuckDB cannot explain the statement: nothing is pruned then,
-    and DuckDB raises the error when it runs the statement. ``in_transaction``: one is open, which must go on then."""
+    and DuckDB raises the error when it runs the statement. An open transaction goes on; one of the statement's own
+    begins anew, since nothing has run in it."""
     import duckdb
 
     if not _is_readable():
         return None
     try:
-        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, in_transaction)
+        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, transaction)
     except duckdb.ResourceInUseException:
         raise
     except duckdb.Error:
+        if transaction is Transaction.OF_STATEMENT:
+            con.rollback()
+            con.begin()
         return None
 
 
@@ -275,15 +280,16 @@ def _explained(
     statement: str,
     names: Mapping[str, ds.Dataset],
     params: Any,
-    in_transaction: bool = False,
+    transaction: Transaction = Transaction.NONE,
 ) -> Node | None:
     # DuckDB looks up a table that is not in its catalog among the variables of the calling function.
     scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
-    described = _described(con, statement) if in_transaction else None
+    of_user = transaction is Transaction.OF_USER
+    described = _described(con, statement) if of_user else None
     if described is not None:
         # This only binds the query. An error of EXPLAIN would abort the transaction, an error of binding does not.
         eval("con.sql(described, params=params)", {**scope, "described": described})
-    with _outliving_errors(con) if in_transaction and described is None else nullcontext():
+    with _outliving_errors(con) if of_user and described is None else nullcontext():
         rows = eval("con.execute(text, params).fetchall()", scope)
     plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
     return read_tree(plans[0], tuple(names)) if plans else None

@@ -95,7 +95,7 @@ def read_survivors(
 ) -> str:
     """A read of a scan's files, for FROM. ``guard``: as in `read_of_files`."""
     scan, snapshot = survivors.scan, survivors.index.snapshot
-    schema = schema_of(survivors.index, con)
+    schema = schema_of(survivors.index, con).arrow
     statistics: dict[str, dict[str, str]] = {}
     if len(scan) and is_current(survivors, by.listed):
         if by.joined:
