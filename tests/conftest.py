@@ -74,3 +74,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def parts_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small tables keep their statistics in files, as large ones do, so that there is a part to lose."""
+    from zskip.tablelog import shards
+
+    monkeypatch.setattr(shards, "INLINE_BYTES", 0)

@@ -19,12 +19,15 @@ from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import layouts, tablelog
 from zskip import spark as zs
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import layout_expressions, spark_backend
 from zskip.stats import collect
 from zskip.storage import open_storage
 from zskip.table import Table
 from zskip.writer import Routing, WriteOptions, append
+from zskip.writer.open_source import open_source
+from zskip.writer.write import write_files
 
 
 def left(folder: Path) -> set[str]:
@@ -209,8 +212,9 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
     asked = [f"y = '{value}'" for value in range(100, 1000, 25)]
     layout = {"by": "x", "partition_by": "p", "files": 16, "row_group_rows": 400, "workload": asked, "layout": "tree"}
     local = zskip.write(rows, tmp_path / "local", **layout)
-    assert local.snapshot.layout is not None
-    routing = Routing.from_json(tablelog.layout_assignment(local.storage, local.snapshot.layout), ("p",))
+    options = WriteOptions(**layout | {"by": ("x",), "partition_by": ("p",)})
+    folder = open_storage(tmp_path / "routed")
+    routing = write_files(open_source(rows, None), folder, Schema(rows.schema), options).routing
     assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
 
     numbers = pa.array((number >= 20_000).astype(np.int32))

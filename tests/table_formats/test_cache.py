@@ -51,11 +51,13 @@ def removed(cache_folder: Path, pattern: str) -> None:
 
 @pytest.mark.parametrize("damage", [emptied, removed])
 @pytest.mark.parametrize("pattern", ["*.stats", "*.json"])
+@pytest.mark.usefixtures("parts_in_files")
 def test_what_a_crash_damages_is_made_anew(table: Path, cache_folder: Path, damage, pattern: str) -> None:  # type: ignore[no-untyped-def]
     damage(cache_folder, pattern)
     assert ids(table) == [105]
 
 
+@pytest.mark.usefixtures("parts_in_files")
 def test_a_part_that_is_damaged_after_the_opening_names_what_helps(table: Path, cache_folder: Path) -> None:
     opened = zskip.open(table)
     emptied(cache_folder, "*.stats")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,8 @@ from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
 from zskip.storage import open_storage
 from zskip.tablelog import log
-from zskip.tablelog.parts import Drafts, Part, read_part
+from zskip.tablelog.parts import Drafts, InlinePart, Part, read_part
 from zskip.tablelog.shards import ShardReader
-
-committing = import_module("zskip.tablelog.commit")
 
 MOST = 40_000
 """Of a longer file, so many places are tried, spread over it, its ends among them."""
@@ -32,7 +29,7 @@ MOST = 40_000
 
 @pytest.fixture(scope="module")
 def table() -> zskip.Table:
-    """A table with every kind of side-car file: shards with row groups, a layout kept apart, three versions, a hint."""
+    """A table with every kind of side-car file: shards with row groups, an inline part, three versions, a hint."""
     dice = np.random.default_rng(3)
     rows = pa.table(
         {
@@ -41,9 +38,7 @@ def table() -> zskip.Table:
             "f": dice.random(12_000),
         }
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(committing, "_LARGEST_INLINE", 4000)
-        table = zskip.write(rows, "memory://damage/t", by=["a", "s", "f"], files=120, row_group_rows=60)
+    table = zskip.write(rows, "memory://damage/t", by=["a", "s", "f"], files=120, row_group_rows=60)
     table.append(rows.slice(0, 300))
     table.delete("a = 7")
     return table
@@ -51,11 +46,9 @@ def table() -> zskip.Table:
 
 def parts(table: zskip.Table) -> list[Part]:
     snapshot = table.snapshot
-    found = [part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part) if part is not None]
-    assert snapshot.layout is not None
-    assert snapshot.layout.part is not None
-    assert len(found) >= 4
-    return [*found, snapshot.layout.part]
+    assert len(snapshot.parts) >= 2
+    assert any(isinstance(shard.file_part, InlinePart) for shard in snapshot.shards)
+    return snapshot.parts
 
 
 def places(size: int) -> list[int]:
@@ -123,10 +116,8 @@ def everything(table: zskip.Table) -> tuple[object, ...]:
     """All that the side-car says, and some plans."""
     opened = zskip.open(table.uri)
     found = opened.index.data_files()
-    assert opened.snapshot.layout is not None
     counts = [opened.plan(where).skipped for where in ("a = 500", "s LIKE 'host-1%' AND f < 0.1", "f > 2")]
-    layout = str(tablelog.layout_assignment(opened.storage, opened.snapshot.layout))
-    return opened.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), layout, counts
+    return opened.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), counts
 
 
 def test_damage_anywhere_never_changes_what_a_table_says(table: zskip.Table) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import json
 import re
@@ -23,7 +25,7 @@ from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound, UnsupportedF
 from zskip.storage import open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts
-from zskip.tablelog.snapshot import from_bytes, to_bytes
+from zskip.tablelog.snapshot import fields_of, from_bytes, to_bytes
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden" / "format-1"
 
@@ -35,14 +37,14 @@ def rows(first: int, count: int = 10) -> pa.Table:
 def rewritten(entry: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """A valid entry whose snapshot was changed."""
     found = json.loads(entry)
-    snapshot = found["snapshot"]
+    snapshot = fields_of(json.dumps(found["snapshot"]).encode())
     change(snapshot)
     body = json.dumps(snapshot, separators=(",", ":")).encode()
-    return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (
-        found["zskip"],
-        xxhash.xxh3_128_hexdigest(body).encode(),
-        body,
-    )
+    return signed(found["zskip"], body)
+
+
+def signed(form: int, body: bytes) -> bytes:
+    return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (form, xxhash.xxh3_128_hexdigest(body).encode(), body)
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_a_table_of_format_1_moves_with_its_first_commit(tmp_path: Path) -> None
         assert table.append(extra).version == version
     folder = tmp_path / "t" / log.LOG
     # A zskip that knows only format 1 finds version 3, and refuses it.
-    assert b'{"zskip":2' in (folder / f"{3:020}.json").read_bytes()
+    assert b'{"zskip":3' in (folder / f"{3:020}.json").read_bytes()
     assert (tmp_path / "t" / log.entry_path(4)).exists()
     assert not (folder / f"{4:020}.json").exists()
     assert [entry.version for entry in table.history()] == [4, 3, 2, 1]
@@ -127,14 +129,25 @@ def test_a_schema_that_is_nested_too_deeply_is_damage(table: zskip.Table) -> Non
     deep = pa.int64()
     for _ in range(200):
         deep = pa.list_(deep)
-    import base64
-
     schema = base64.b64encode(pa.schema({"id": deep}).serialize().to_pybytes()).decode()
     entry = rewritten(table.storage.read(log.entry_path(2)), lambda json: json.update(schema=schema))
     with pytest.raises(DamagedIndex, match="holds what no snapshot does"):
         from_bytes(entry, "the entry")
 
 
+def test_an_entry_whose_fields_cannot_be_decompressed_is_damage(table: zskip.Table) -> None:
+    packed = json.loads(table.storage.read(log.entry_path(2)))["snapshot"]["gzip"]
+    whole = base64.b64decode(packed)
+    # Bit 3 of the flags announces a file name, which then takes the place of the data.
+    for data in (b"", whole[:-9], whole[:3] + b"\x08" + whole[4:], b"no gzip", gzip.compress(b"[1]")):
+        body = json.dumps({"commit_id": "0" * 32, "gzip": base64.b64encode(data).decode()}).encode()
+        with pytest.raises(DamagedIndex, match="holds what no snapshot does"):
+            from_bytes(signed(3, body), "the entry")
+    body = json.dumps({"commit_id": "0" * 32, "gzip": packed}).encode()
+    assert from_bytes(signed(3, body), "the entry").version == 2
+
+
+@pytest.mark.usefixtures("parts_in_files")
 def test_a_part_that_names_a_file_by_null_is_damage(tmp_path: Path) -> None:
     table = zskip.write(rows(0), tmp_path / "t", by=["id"])
     storage = open_storage(table.uri)
@@ -149,6 +162,7 @@ def test_a_part_that_names_a_file_by_null_is_damage(tmp_path: Path) -> None:
         zskip.open(table.uri).plan("id = 3").paths  # noqa: B018  # the plan may be lazy
 
 
+@pytest.mark.usefixtures("parts_in_files")
 def test_a_change_whose_base_is_vacuumed_says_so(tmp_path: Path) -> None:
     table = zskip.write(rows(0), tmp_path / "t", by=["id"])
     base = table.snapshot

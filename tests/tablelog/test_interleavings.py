@@ -111,7 +111,7 @@ def take_out(rule: str, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
             patch.setattr(vacuum._Named, "add", once)
             return "append", "vacuum"
         case _:
-            patch.setattr(commit, "without", lambda drafts, snapshot, paths: (snapshot.shards, len(set(paths))))
+            patch.setattr(commit, "_without", lambda drafts, snapshot, paths: (snapshot.shards, len(set(paths))))
             return "rewrite", "rewrite"
 
 

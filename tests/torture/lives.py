@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import zskip
+from zskip.tablelog import shards
 
 Rows = pa.Table
 States = Mapping[int, Rows]
@@ -124,7 +126,9 @@ def clustered_alone(folder: Path) -> None:
 
 def damaged(folder: Path) -> States:
     """A table whose statistics are lost: it cannot be read until they are made again."""
-    begun(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "INLINE_BYTES", 0)
+        begun(folder)
     for part in (folder / "_zskip" / "stats").iterdir():
         part.unlink()
     return {}

@@ -229,9 +229,4 @@ def _named(folder: Path) -> set[str]:
     storage = open_storage(folder)
     snapshot = tablelog.load(storage)
     index = tablelog.Index(storage, snapshot)
-    parts = [part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part)]
-    parts.append(None if snapshot.layout is None else snapshot.layout.part)
-    return {
-        *index.paths(np.arange(len(index))).to_pylist(),
-        *(part.path for part in parts if part is not None),
-    }
+    return {*index.paths(np.arange(len(index))).to_pylist(), *(part.path for part in snapshot.parts)}

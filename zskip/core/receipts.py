@@ -189,10 +189,8 @@ class Tended(Receipt):
 class Repaired(Receipt):
     """The result of a repair. ``parts``: the paths of parts of the index that were lost.
 
-    ``went_back_to``: the version to which the table was reset because newer log entries were lost; else None ·
-    ``layout_lost``: whether appends no longer know how the rows are laid out
+    ``went_back_to``: the version to which the table was reset because newer log entries were lost; else None
     """
 
     parts: tuple[str, ...]
     went_back_to: int | None
-    layout_lost: bool

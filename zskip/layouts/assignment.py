@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.core.schema import Schema
-from zskip.core.types import decode_values, encode_values
+from zskip.core.types import decode_typed, encode_typed
 from zskip.errors import SchemaMismatch, UnsupportedFormat
 from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
 from zskip.layouts.row_order import SlabLevel, arrange, slabs
@@ -192,12 +191,12 @@ class Assignment:
             tree["layout"],
             tuple(column["path"] for column in columns),
             tuple(float(column["weight"]) for column in columns),
-            tuple(Boundaries(_decode(column["boundaries"])) for column in columns),
+            tuple(Boundaries(decode_typed(column["boundaries"])) for column in columns),
             ThresholdTree(*(_integers(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
             CellFiles(
                 _integers(cells["first"], np.int64), _integers(cells["salt"], np.int64), operator.index(tree["files"])
             ),
-            tuple(Boundaries(_decode(column["quantiles"])) for column in columns),
+            tuple(Boundaries(decode_typed(column["quantiles"])) for column in columns),
             tree["reason"],
         )
         if not isinstance(assignment.layout, str) or not isinstance(assignment.reason, str):
@@ -294,7 +293,7 @@ def _is_sorted(boundaries: Boundaries) -> bool:
 
 
 def _encode(column: str, values: pa.Array) -> dict[str, Any]:
-    """The JSON form of a column's values and their type; none of them is null. See `zskip.core.types.encode_values`.
+    """The JSON form of a column's values and their type; none of them is null. See `zskip.core.types.encode_typed`.
 
     Raises `SchemaMismatch` for a string that is not UTF-8.
 
@@ -302,16 +301,9 @@ def _encode(column: str, values: pa.Array) -> dict[str, Any]:
     {'type': 'double', 'values': [1.5, 'Infinity']}
     """
     try:
-        return {"type": str(values.type), "values": encode_values(values)}
+        return encode_typed(values)
     except UnicodeDecodeError as error:
         raise SchemaMismatch(f'The column "{column}" holds a text that is not UTF-8: {error}') from error
-
-
-def _decode(tree: Mapping[str, Any]) -> pa.Array:
-    """The array that `encode` described. Raises `UnsupportedFormat` for a type that this release does not know."""
-    if not isinstance(tree["values"], list):
-        raise TypeError("values must be a list")
-    return decode_values(tree["values"], _type(tree["type"]))
 
 
 def _require_format(tree: Mapping[str, Any], known: int) -> None:
@@ -320,32 +312,6 @@ def _require_format(tree: Mapping[str, Any], known: int) -> None:
         raise UnsupportedFormat(
             f"The layout has format {tree.get('format')!r}, and this zskip reads format {known}. Update zskip."
         )
-
-
-_NAMED = {str(arrow): arrow for arrow in map(pa.type_for_alias, (
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-    "bool", "string", "binary", "date32", "date64",
-    "time32[s]", "time32[ms]", "time64[us]", "time64[ns]",
-    "duration[s]", "duration[ms]", "duration[us]", "duration[ns]",
-))}  # fmt: skip
-
-_PATTERNS: dict[str, Callable[..., pa.DataType]] = {
-    r"timestamp\[(\w+)\]": pa.timestamp,
-    r"timestamp\[(\w+), tz=(.+)\]": pa.timestamp,
-    r"decimal32\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal32(int(precision), int(scale)),
-    r"decimal64\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal64(int(precision), int(scale)),
-    r"decimal128\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal128(int(precision), int(scale)),
-    r"decimal256\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal256(int(precision), int(scale)),
-}
-
-
-def _type(name: str) -> pa.DataType:
-    if name in _NAMED:
-        return _NAMED[name]
-    for pattern, build in _PATTERNS.items():
-        if match := re.fullmatch(pattern, name):
-            return build(*match.groups())
-    raise UnsupportedFormat(f"The layout names the type {name}, which this zskip does not know. Update zskip.")
 
 
 # From codes to cells, for many rows at once: a table look-up replaces the top of the tree, a descent does the rest.

@@ -6,7 +6,7 @@ files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repai
 removes files that no version needs · ``runs``: what a commit and a vacuum at the same time know of each other.
 """
 
-from zskip.tablelog.commit import commit, layout_assignment
+from zskip.tablelog.commit import commit
 from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
@@ -41,7 +41,6 @@ __all__ = [
     "history",
     "index_files",
     "latest_version",
-    "layout_assignment",
     "listed",
     "load",
     "naming_vacuums",

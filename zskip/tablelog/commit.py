@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import secrets
@@ -24,16 +23,16 @@ from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog import log
 from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.index import Index
-from zskip.tablelog.parts import Drafts, read_part
+from zskip.tablelog.parts import Drafts
 from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
-from zskip.tablelog.shards import FILES_PER_SHARD, write_shards
+from zskip.tablelog.shards import FANOUT, FILES_PER_SHARD, write_shards
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100
-_LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
+_LISTED_REMOVALS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,6 @@ def commit(
     try:
         with Staged(take_back) as staged:
             attempt = _Attempt(storage, change, since if since is not None or base is None else base.version, staged)
-            attempt.store_large_layout()
             if add is not None:
                 _require_safe_paths(add)
                 if managed:
@@ -152,16 +150,6 @@ class _Attempt:
         self.commit_id = secrets.token_hex(16)
         self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
-
-    def store_large_layout(self) -> None:
-        """Write a large layout to its own part, so that later commits need not write it again."""
-        layout = self.change.layout
-        if layout is None or layout.part is not None or layout.assignment is None:
-            return
-        data = json.dumps(layout.assignment, allow_nan=False, separators=(",", ":")).encode()
-        if len(data) > _LARGEST_INLINE:
-            stored = replace(layout, assignment=None, part=self.drafts.publish("layout", ".json", data))
-            self.change = replace(self.change, layout=stored)
 
     def first(self) -> Snapshot:
         """The first version of a table."""
@@ -282,9 +270,7 @@ class _Attempt:
 
     def _kept(self) -> set[str]:
         """The parts that the next attempt reuses."""
-        layout = self.change.layout
-        parts = [] if layout is None or layout.part is None else [layout.part]
-        return {part.path for part in (*parts, *(part for shard in self._added or () for part in shard.parts))}
+        return {part.path for shard in self._added or () for part in shard.parts}
 
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
         kept, found = _without(self.drafts, snapshot, self.change.remove)
@@ -366,14 +352,9 @@ def _require_safe_paths(files: DataFiles) -> None:
         raise UnsafePath(f'The path "{path}" of a data file leads out of its table.')
 
 
-def layout_assignment(storage: Storage, layout: LayoutRecord) -> Json:
-    """The fitted assignment of a layout, as `Assignment.to_json` returned it; None if the layout has none."""
-    return layout.assignment if layout.part is None else json.loads(read_part(storage, layout.part))
-
-
 # Derives the shards of a version from those of the version before: removes files, and merges small shards.
 
-_FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
+_SMALL = FILES_PER_SHARD // 2
 
 
 def _without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Shard, ...], int]:
@@ -414,12 +395,12 @@ def _written(drafts: Drafts, files: DataFiles, snapshot: Snapshot) -> tuple[Shar
 
 
 def _crowd(shards: Sequence[Shard]) -> list[int] | None:
-    """The numbers of the first `_FANOUT` small shards of one size class; None if no class has as many."""
+    """The numbers of the first `FANOUT` small shards of one size class; None if no class has as many."""
     levels: dict[int, list[int]] = {}
     for number, shard in enumerate(shards):
         if shard.totals.files < _SMALL:
             level = levels.setdefault((max(shard.totals.files, 1).bit_length() - 1) // 3, [])
             level.append(number)
-            if len(level) == _FANOUT:
+            if len(level) == FANOUT:
                 return level
     return None

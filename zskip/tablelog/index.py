@@ -19,7 +19,7 @@ from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
-from zskip.tablelog.parts import Part, lost
+from zskip.tablelog.parts import InlinePart, Part, lost
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
 
@@ -130,7 +130,7 @@ class Index:
 
     # --- one unit per file ---
 
-    def _reader(self, shard: int, part: Part, rows: int) -> ShardReader:
+    def _reader(self, shard: int, part: Part | InlinePart, rows: int) -> ShardReader:
         lacking = self.snapshot.lacking(self.snapshot.shards[shard])
         return ShardReader(self.parts, part, rows, self.schema, lacking)
 

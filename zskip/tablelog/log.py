@@ -238,7 +238,7 @@ def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None, staged
     was made, or it may still arrive.
     """
     staged = staged or Staged(len)
-    path = entry_path(snapshot.version, flat=before is not None and before.format < FORMAT)
+    path = entry_path(snapshot.version, flat=before is not None and before.format == 1)
     data = to_bytes(snapshot)
     staged.maybe_committed("Open the table and see whether the change is there before you repeat it.")
     for attempt in range(_ASKS):

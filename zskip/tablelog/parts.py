@@ -1,7 +1,7 @@
 """Parts: the files of the index, each recorded in a snapshot with its size and a digest of each block.
 
 A reader fetches the blocks that cover a byte range, and checks the digest of each before it uses them. So ranged reads
-are checked like whole ones.
+are checked like whole ones. A part of a few files lies in the log entry itself (`InlinePart`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import io
 import itertools
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
+import pyarrow as pa
 import xxhash
 
-from zskip.errors import DamagedIndex, UnsafePath
+from zskip.core.types import Json, decode_typed, encode_typed
+from zskip.errors import DamagedIndex, UnsafePath, UnsupportedFormat
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage, abandon
 
@@ -55,6 +57,42 @@ class Part:
                     raise ValueError(f"the part {path} cannot have {size} bytes and {len(part.digests)} of digests")
                 return part
         raise ValueError("a part needs a path, a size and its digests")
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePart:
+    """A small part in the log entry itself. ``columns``: each one as `encode_typed` gives it."""
+
+    columns: Mapping[str, Json]
+
+    @staticmethod
+    def of(columns: Mapping[str, pa.Array]) -> InlinePart | None:
+        """These columns as JSON; None if one of them is of a type that has no JSON form."""
+        try:
+            typed = {name: encode_typed(values) for name, values in columns.items()}
+            return InlinePart(typed) if all(decode_typed(typed[name]).equals(columns[name]) for name in typed) else None
+        except (UnicodeDecodeError, UnsupportedFormat):
+            return None
+
+    def column(self, name: str) -> pa.Array:
+        """A column's values."""
+        return decode_typed(self.columns[name])
+
+    def to_json(self) -> dict[str, Json]:
+        return {"columns": dict(self.columns)}
+
+    @staticmethod
+    def from_json(json: Json, rows: int) -> InlinePart:
+        """Raises `TypeError` or `ValueError` for columns that do not have one value for each of the rows."""
+        columns = json["columns"]
+        for name, form in columns.items():
+            if not isinstance(form["type"], str) or not isinstance(form["values"], list):
+                raise TypeError(f'"{name}" has no type and values')
+            if len(form["values"]) != rows:
+                raise ValueError(f'"{name}" has {len(form["values"])} values for {rows} rows')
+        if "path" not in columns and "file" not in columns:
+            raise ValueError("a part names its files")
+        return InlinePart(columns)
 
 
 class Drafts:
@@ -135,8 +173,10 @@ def read_part(storage: Storage, part: Part) -> bytes:
     return PartFile(storage, part).read()
 
 
-def is_intact(storage: Storage, part: Part) -> bool:
+def is_intact(storage: Storage, part: Part | InlinePart) -> bool:
     """Whether a part exists and all its blocks match their digests."""
+    if isinstance(part, InlinePart):
+        return True  # the digest of its entry covers it
     try:
         read_part(storage, part)
     except DamagedIndex:
@@ -230,8 +270,10 @@ class PartFile(io.RawIOBase):
             self._blocks[block] = piece
 
 
-def lost(storage: Storage, part: Part, what: str) -> str:
+def lost(storage: Storage, part: Part | InlinePart, what: str) -> str:
     """The error message for a part that does not match its snapshot. ``what``: the defect, as a predicate."""
+    if isinstance(part, InlinePart):
+        return f"A part in an entry of the log of {storage.uri} {what}. Open an older version (version=N)."
     if isinstance(storage, LocalStorage) and not storage.durable:
         return f"The file {storage.uri_of(part.path)} of the cache {what}. Open the table again: it is made anew then."
     return (

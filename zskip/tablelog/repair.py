@@ -4,7 +4,6 @@
 | --- | --- |
 | statistics | read from the footers of the shard's files |
 | names of files | the files in no other shard, if their number, bytes, rows and bounds match the shard's |
-| a fitted layout | dropped: the next append fits one to its rows, ``optimize(full=True)`` to all rows |
 | the newest entry | with ``go_back`` only: the newest readable version becomes the table again |
 
 Statistics that footers lack become unknown, so every plan keeps the file. NaN counts often survive, because the
@@ -50,12 +49,7 @@ def repair(storage: Storage, *, go_back: bool = False, threads: int | None = Non
     for _ in range(_ATTEMPTS):
         lost = [part for part in snapshot.parts if not is_intact(storage, part)]
         log.write_hint(storage, snapshot.version)
-        repaired = Repaired(
-            snapshot.version,
-            tuple(part.path for part in lost),
-            went_back_to,
-            snapshot.layout is not None and snapshot.layout.part in lost,
-        )
+        repaired = Repaired(snapshot.version, tuple(part.path for part in lost), went_back_to)
         if not lost:
             return snapshot, repaired
         made = _rebuilt(storage, snapshot, lost, threads)
@@ -123,10 +117,6 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
     """Commit the next version, with new parts in place of the lost ones; None if another writer came first."""
     nameless = [shard for shard in snapshot.shards if shard.file_part in lost]
     without_groups = [shard for shard in snapshot.shards if shard not in nameless and shard.row_group_part in lost]
-    layout = snapshot.layout
-    if layout is not None and layout.part in lost:
-        layout = replace(layout, assignment=None, part=None)
-    snapshot = replace(snapshot, layout=layout)
     if not snapshot.managed:
         # The folder is the table: its files in the lost shards are indexed again as they are now.
         intact = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
@@ -171,9 +161,8 @@ def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: 
     _, read = footers.read(storage, paths.to_pylist(), snapshot.schema, threads=threads)
     read = read.take(np.asarray(pc.index_in(paths, value_set=read.path)).astype(np.int64))
     if read.files.row_count != known.row_count:
-        lost = "" if shard.row_group_part is None else shard.row_group_part.path
         raise DamagedIndex(
-            f"The part {lost} of the index of {storage.uri} is lost, and its data files do not "
+            f"The part {shard.parts[-1].path} of the index of {storage.uri} is lost, and its data files do not "
             "hold the rows that the index says: they were changed or replaced. Restore them, or an older version."
         )
     clean = {
@@ -204,7 +193,7 @@ def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], thre
     if len(found) == 1:
         return found[0]
     raise DamagedIndex(
-        f"The part {lost[0].file_part.path} of the index of {storage.uri} is lost, which named {totals.files:,} files "
+        f"The part {lost[0].parts[0].path} of the index of {storage.uri} is lost, which named {totals.files:,} files "
         f"with {totals.rows:,} rows. {len(free):,} files lie there that no other part names, and it cannot be told "
         "which of them it named. Put back a copy of the part, or open an older version (version=N)."
     )

@@ -6,6 +6,8 @@
 | <path>.lower, .upper, .null_count, .nan_count, .lower_exact, .upper_exact | the same |
 
 Columns that are all null are left out. Types that Parquet cannot store exactly are stored as integers in their unit.
+The parts of a few files have these columns in the log entry itself, in place of a file, so that a small append writes
+one file beside its data.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.storage.storage import Storage
-from zskip.tablelog.parts import Drafts, Part, PartFile, lost
+from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
 
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
+FANOUT, INLINE_BYTES = 8, 2048
+"""How many shards of similar size a commit merges into one; smaller ones, of few bytes, lie in the entry."""
 _ROWS_PER_ROW_GROUP = 65_536
 _BOUND_LENGTH, _SHARD_BOUND_LENGTH, _LONGEST = 256, 64, 1 << 30
 _BOUNDED_COLUMNS, _RUNS_OF_IDS = 64, 16
@@ -87,11 +91,11 @@ def _write_shard(
         described["deletes"] = files.deletes
     if files.id.null_count < len(files):
         described["id"] = files.id
-    file_part = _publish(drafts, {**described, **_flat(files.files, uncut)})
+    file_part = _stored(drafts, {**described, **_flat(files.files, uncut)}, len(files))
     row_group_part = None
     if (groups != 1).any():
         file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
-        row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups, uncut)})
+        row_group_part = _stored(drafts, {"file": file, **_flat(files.row_groups, uncut)}, len(files))
     totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
     return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded), _runs_of_ids(files.id))
 
@@ -137,6 +141,12 @@ def _kept(bounds: pa.Array) -> pa.Array:
     # Parquet cannot store these types, and would return another type.
     kept_otherwise = t.is_duration(type) or type != t.stored_type(type)
     return bounds.view(t.ticks(type)) if kept_otherwise and t.is_temporal(type) else bounds
+
+
+def _stored(drafts: Drafts, columns: Mapping[str, pa.Array], files: int) -> Part | InlinePart:
+    small = 0 < files < FANOUT and sum(values.nbytes for values in columns.values()) <= INLINE_BYTES
+    inline = InlinePart.of(columns) if small else None
+    return _publish(drafts, columns) if inline is None else inline
 
 
 def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
@@ -203,53 +213,28 @@ def _sum(counts: pa.Int64Array) -> int | None:
 
 
 class ShardReader:
-    """Reads one part of a shard by column, and checks every read against the snapshot's digests.
+    """Reads one part of a shard by column, and checks what it reads.
 
     ``lacking``: columns added to the table later, which are NULL in all rows. Raises `DamagedIndex` if the part does
     not match the snapshot.
     """
 
     def __init__(
-        self, storage: Storage, part: Part, rows: int, schema: Schema, lacking: frozenset[str] = frozenset()
+        self,
+        storage: Storage,
+        part: Part | InlinePart,
+        rows: int,
+        schema: Schema,
+        lacking: frozenset[str] = frozenset(),
     ) -> None:
-        self._file = PartFile(storage, part)
-        self._lock = threading.Lock()
         self._storage, self._part, self._rows, self._schema, self._lacking = storage, part, rows, schema, lacking
-        # One request brings the footer, and the whole part where it is small.
-        self._file.fetch([(max(0, part.size - 65_536), part.size)])
-        try:
-            self._parquet = pq.ParquetFile(self._file)
-        except pa.ArrowException as error:
-            raise DamagedIndex(lost(storage, part, f"is no Parquet file ({error})")) from error
-        metadata = self._parquet.metadata
-        expanded = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-        if metadata.num_rows != rows or expanded > max(_ALWAYS_FINE, part.size * _LARGEST_EXPANSION):
-            held = f"holds {metadata.num_rows:,} rows in {expanded:,} bytes"
-            raise DamagedIndex(
-                lost(storage, part, f"{held}, and its snapshot promises {rows:,} rows in a part of {part.size:,} bytes")
-            )
-        self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+        self._columns = (
+            _InlineColumns(storage, part) if isinstance(part, InlinePart) else _ParquetColumns(storage, part, rows)
+        )
 
     def columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
         """The part's columns with these names; missing ones are left out."""
-        stored = [name for name in names if name in self._numbers]
-        metadata = self._parquet.metadata
-        with self._lock:
-            self._file.fetch(
-                _extent(metadata.row_group(group).column(self._numbers[name]))
-                for group in range(metadata.num_row_groups)
-                for name in stored
-            )
-            try:
-                found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
-                numbers = [self._numbers[name] for name in stored if name not in found]
-                table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
-            except DamagedIndex:
-                raise
-            except (pa.ArrowException, OSError) as error:
-                raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
-            self._file.release()
-        read = {name: found[name] if name in found else _one(table.column(name)) for name in stored}
+        read = self._columns.read(names)
         for name, values in read.items():
             type = _TYPES.get(name.rpartition(".")[2], values.type)
             if values.type not in (type, pa.null()):
@@ -258,34 +243,10 @@ class ShardReader:
                 raise DamagedIndex(lost(self._storage, self._part, "names a file by null"))
         return read
 
-    def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
-        metadata = self._parquet.metadata
-        return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
-
-    def _unfolds(self, name: str) -> bool:
-        """Whether few bytes may decode to many: for dictionary- or delta-encoded strings, which zskip never writes."""
-        column = self._parquet.metadata.schema.column(self._numbers[name])
-        if column.max_repetition_level:
-            raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
-        return column.physical_type == "BYTE_ARRAY" and any(
-            chunk.has_dictionary_page or not _PLAIN.issuperset(chunk.encodings) for chunk in self._chunks(name)
-        )
-
-    def _in_steps(self, name: str) -> pa.Array:
-        """A column of strings, decoded in batches up to the most bytes that a part may hold."""
-        longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
-        most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
-        for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
-            steps.append(step.column(0))
-            most -= step.nbytes
-            if most < 0:
-                raise DamagedIndex(lost(self._storage, self._part, f'unfolds in "{name}" to more than any part holds'))
-        return pa.concat_arrays(steps)
-
     @property
     def nbytes(self) -> int:
-        """The approximate memory in bytes between two reads: the footer, and a small part's bytes."""
-        return 2000 * len(self._numbers) + self._file.kept_bytes
+        """The approximate memory in bytes between two reads."""
+        return self._columns.nbytes
 
     def row_count(self) -> pa.Int64Array:
         """The row count of each unit."""
@@ -316,6 +277,95 @@ class ShardReader:
                 parts["nan_count"] = none
             columns[path] = ColumnStatistics(**parts)
         return FileStatistics(row_count, columns)
+
+
+class _InlineColumns:
+    """The columns of a part in the log entry."""
+
+    nbytes = 100  # the snapshot holds the values
+
+    def __init__(self, storage: Storage, part: InlinePart) -> None:
+        self._storage, self._part = storage, part
+
+    def read(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """The columns with these names; missing ones are left out."""
+        try:
+            return {name: self._part.column(name) for name in names if name in self._part.columns}
+        except (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+            raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
+
+
+class _ParquetColumns:
+    """The columns of a part that is a Parquet file. Every read is checked against the part's digests."""
+
+    def __init__(self, storage: Storage, part: Part, rows: int) -> None:
+        self._file = PartFile(storage, part)
+        self._lock = threading.Lock()
+        self._storage, self._part = storage, part
+        # One request brings the footer, and the whole part where it is small.
+        self._file.fetch([(max(0, part.size - 65_536), part.size)])
+        try:
+            self._parquet = pq.ParquetFile(self._file)
+        except pa.ArrowException as error:
+            raise DamagedIndex(lost(storage, part, f"is no Parquet file ({error})")) from error
+        metadata = self._parquet.metadata
+        expanded = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if metadata.num_rows != rows or expanded > max(_ALWAYS_FINE, part.size * _LARGEST_EXPANSION):
+            held = f"holds {metadata.num_rows:,} rows in {expanded:,} bytes"
+            raise DamagedIndex(
+                lost(storage, part, f"{held}, and its snapshot promises {rows:,} rows in a part of {part.size:,} bytes")
+            )
+        self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+
+    def read(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """The columns with these names; missing ones are left out."""
+        stored = [name for name in names if name in self._numbers]
+        metadata = self._parquet.metadata
+        with self._lock:
+            self._file.fetch(
+                _extent(metadata.row_group(group).column(self._numbers[name]))
+                for group in range(metadata.num_row_groups)
+                for name in stored
+            )
+            try:
+                found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
+                numbers = [self._numbers[name] for name in stored if name not in found]
+                table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+            except DamagedIndex:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
+            self._file.release()
+        return {name: found[name] if name in found else _one(table.column(name)) for name in stored}
+
+    def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
+        metadata = self._parquet.metadata
+        return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
+
+    def _unfolds(self, name: str) -> bool:
+        """Whether few bytes may decode to many: for dictionary- or delta-encoded strings, which zskip never writes."""
+        column = self._parquet.metadata.schema.column(self._numbers[name])
+        if column.max_repetition_level:
+            raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
+        return column.physical_type == "BYTE_ARRAY" and any(
+            chunk.has_dictionary_page or not _PLAIN.issuperset(chunk.encodings) for chunk in self._chunks(name)
+        )
+
+    def _in_steps(self, name: str) -> pa.Array:
+        """A column of strings, decoded in batches up to the most bytes that a part may hold."""
+        longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
+        most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
+        for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
+            steps.append(step.column(0))
+            most -= step.nbytes
+            if most < 0:
+                raise DamagedIndex(lost(self._storage, self._part, f'unfolds in "{name}" to more than any part holds'))
+        return pa.concat_arrays(steps)
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes between two reads: the footer, and a small part's bytes."""
+        return 2000 * len(self._numbers) + self._file.kept_bytes
 
 
 def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:

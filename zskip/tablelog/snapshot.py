@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import gc
+import gzip
 import json
 import re
 import secrets
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -21,10 +23,10 @@ from zskip.core.types import Json, decode_values
 from zskip.errors import DamagedIndex, TableError, UnsupportedFormat
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.dimensions import Dimension, with_attributes
-from zskip.tablelog.parts import Part
+from zskip.tablelog.parts import InlinePart, Part
 from zskip.tablelog.sketch_records import SketchRecord
 
-FORMAT = 2
+FORMAT = 3
 FEATURES: frozenset[str] = frozenset()
 """The features that this zskip knows, which an entry may require of its readers (`requires`). None was needed yet."""
 
@@ -38,10 +40,10 @@ _KNOWN = {
     },
     "shard": {"version", "files", "row_groups", "rows", "bytes", "file_part", "row_group_part", "ranges", "ids"},
     "dimension": {"name", "uri", "keys", "attributes", "rows"},
-    "layout": {"name", "columns", "options", "assignment", "part"},
+    "layout": {"name", "columns", "options", "assignment", "part"},  # the last two until format 2
     "sketch": {"column", "kind", "segments"},
     "segment": {"part", "files", "entries"},
-    "part": {"path", "size", "xxh3_64"},
+    "part": {"path", "size", "xxh3_64", "columns"},
 }
 _LARGEST_ENTRY = 1 << 28
 # Limits above any real table, which bound the memory of a plan over a forged snapshot.
@@ -95,22 +97,23 @@ class Bounds:
 class Shard:
     """Up to some thousands of files, and the parts that hold their statistics.
 
-    ``version``: the table's version for which the parts were written. ``row_group_part`` is None if every file has
-    exactly one row group, whose statistics are then the file's. ``ids``: ranges that contain the ids of all its files,
-    ascending, as first id and length; empty if a file has no id, or the snapshot does not record them.
+    ``version``: the table's version for which the parts were written; those of a few files lie in the entry itself.
+    ``row_group_part`` is None if every file has exactly one row group, whose statistics are then the file's. ``ids``:
+    ranges that contain the ids of all its files, ascending, as first id and length; empty if a file has no id, or the
+    snapshot does not record them.
     """
 
     version: int
     totals: Totals
-    file_part: Part
-    row_group_part: Part | None
+    file_part: Part | InlinePart
+    row_group_part: Part | InlinePart | None
     ranges: Mapping[str, Bounds]
     ids: tuple[tuple[int, int], ...] = ()
 
     @property
     def parts(self) -> list[Part]:
-        """The file part and, if there is one, the row-group part."""
-        return [part for part in (self.file_part, self.row_group_part) if part is not None]
+        """The files that hold the statistics: of the file part and of the row-group part, where they are files."""
+        return [part for part in (self.file_part, self.row_group_part) if isinstance(part, Part)]
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -130,8 +133,8 @@ class Shard:
         return Shard(
             _get(json, "version", int),
             totals,
-            Part.from_json(json["file_part"]),
-            None if groups is None else Part.from_json(groups),
+            _part(json["file_part"], totals.files),
+            None if groups is None else _part(groups, totals.row_groups),
             {path: Bounds(*bounds) for path, bounds in _get(json, "ranges", dict).items()},
             tuple(_run_of_ids(run) for run in json.get("ids", ())),
         )
@@ -139,32 +142,21 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRecord:
-    """How the rows were laid out. ``assignment``: from `Assignment.to_json`; None if it is stored in ``part``."""
+    """How the rows were laid out: the layout's name, its columns, and the options of the write."""
 
     name: str
     columns: tuple[str, ...]
     options: Mapping[str, Json] = field(default_factory=dict)
-    assignment: Json = field(default=None, repr=False)
-    part: Part | None = None
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "columns": list(self.columns),
-            "options": dict(self.options),
-            "assignment": self.assignment,
-            "part": None if self.part is None else self.part.to_json(),
-        }
+        return {"name": self.name, "columns": list(self.columns), "options": dict(self.options)}
 
     @staticmethod
     def from_json(json: Json) -> LayoutRecord:
-        part = json["part"]
         return LayoutRecord(
             _get(json, "name", str),
             tuple(str(path) for path in _get(json, "columns", list)),
             _get(json, "options", dict),
-            json["assignment"],
-            None if part is None else Part.from_json(part),
         )
 
 
@@ -254,9 +246,8 @@ class Snapshot:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of all shards and of a large layout; not those of sketches, which reading a table does not need."""
-        apart = [] if self.layout is None or self.layout.part is None else [self.layout.part]
-        return [*(part for shard in self.shards for part in shard.parts), *apart]
+        """The parts of all shards that are files; not those of sketches, which reading a table does not need."""
+        return [part for shard in self.shards for part in shard.parts]
 
     @property
     def totals(self) -> Totals:
@@ -370,6 +361,10 @@ def _unknown_fields(json: Json) -> Iterator[str]:
                 yield from (f'"{each}" in a part' for each in (value or {}) if each not in _KNOWN["part"])
 
 
+def _part(json: Json, rows: int) -> Part | InlinePart:
+    return InlinePart.from_json(json, rows) if "columns" in json else Part.from_json(json)
+
+
 def _run_of_ids(json: Json) -> tuple[int, int]:
     first, count = json
     if not (type(first) is type(count) is int and first >= 0 and count > 0 and first + count < 1 << 63):
@@ -387,9 +382,30 @@ def _require_plausible_shards(shards: Sequence[Shard]) -> None:
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
-    """The log entry: JSON whose first fields are the format's version and the XXH3-128 of the snapshot's own bytes."""
-    body = json.dumps(snapshot.to_json(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """The log entry: JSON whose first fields are the format's version and the XXH3-128 of the snapshot's own bytes.
+
+    The snapshot's fields are compressed, but for the id of the commit, by which a writer recognises its own entry.
+    """
+    fields = snapshot.to_json()
+    commit_id = fields.pop("commit_id").encode()
+    text = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    body = b'{"commit_id":"%s","gzip":"%s"}' % (commit_id, base64.b64encode(gzip.compress(text, 6, mtime=0)))
     return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (FORMAT, xxhash.xxh3_128_hexdigest(body).encode(), body)
+
+
+def fields_of(body: bytes) -> Json:
+    """The fields of the ``snapshot`` of an entry, whose JSON may be compressed. Raises `ValueError`."""
+    found = json.loads(body, parse_constant=_refuse_constant)
+    if "gzip" not in found:  # until format 2
+        return found
+    unpacked = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        text = unpacked.decompress(base64.b64decode(found["gzip"], validate=True), _LARGEST_ENTRY)
+    except zlib.error as error:
+        raise ValueError(f"its fields cannot be decompressed: {error}") from error
+    if not unpacked.eof:
+        raise ValueError(f"its fields are cut off, or have more than {_LARGEST_ENTRY:,} bytes")
+    return json.loads(text, parse_constant=_refuse_constant) | {"commit_id": found["commit_id"]}
 
 
 def from_bytes(data: bytes, name: str) -> Snapshot:
@@ -411,7 +427,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
         raise DamagedIndex(_damaged(name, "fails its checksum"))
     try:
         with _without_collecting():
-            found = json.loads(body, parse_constant=_refuse_constant)
+            found = fields_of(body)
             if ("horizon" in found) is not (int(head[1]) > 1):  # the checksum covers the body alone
                 raise ValueError("its fields are those of another format")
             if missing := set(found.get("requires", ())) - FEATURES:

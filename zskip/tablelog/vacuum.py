@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
+from zskip.tablelog.parts import InlinePart, Part
 from zskip.tablelog.runs import DATA_FILE, abandoned, naming_vacuums
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import Snapshot
@@ -163,6 +165,7 @@ class _Named:
         self.storage = storage
         self._versions: set[int] = set()
         self._parts: set[str] = set()
+        self._read: set[Any] = set()
         self._files: list[pa.StringArray] = []
 
     def add(self, versions: Sequence[int]) -> None:
@@ -175,7 +178,8 @@ class _Named:
                     f"Version {snapshot.version} of {self.storage.uri} was written by a newer zskip, and may name "
                     "files that this one does not know. Vacuum with that one."
                 )
-            new = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in self._parts]
+            keys = [_key(shard.file_part) for shard in snapshot.shards]
+            new = [number for number, key in enumerate(keys) if key not in self._read]
             try:
                 index = Index(self.storage, snapshot) if new else None
                 self._files += [index.shard_paths(number) for number in new if index is not None]
@@ -183,12 +187,18 @@ class _Named:
                 if log.load(self.storage).horizon <= snapshot.version:
                     raise
                 continue  # another vacuum came first, and has expired this version
+            self._read.update(keys)
             self._parts.update(part.path for part in snapshot.parts)
             self._parts.update(segment_paths(snapshot.sketches))
 
     @property
     def paths(self) -> pa.StringArray:
         return pa.concat_arrays([*self._files, pa.array(sorted(self._parts), pa.string())])
+
+
+def _key(part: Part | InlinePart) -> Any:
+    """What a part has that no part of other files has."""
+    return part.path if isinstance(part, Part) else tuple(part.column("path").to_pylist())
 
 
 def _removable(

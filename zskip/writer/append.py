@@ -194,7 +194,7 @@ def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
         **({"hidden": True} if options.hidden else {}),
     }
     name = assignments[0].layout if assignments else options.layout
-    return LayoutRecord(name, columns, recorded_options, written.routing.to_json())
+    return LayoutRecord(name, columns, recorded_options)
 
 
 def rows_per_file(snapshot: Snapshot, kept: WriteOptions) -> int:

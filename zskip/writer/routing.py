@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,30 +78,6 @@ class Routing:
 
     def assignment_of(self, file: int) -> Assignment:
         return self.assignments[self.partition_of(file)]
-
-    def to_json(self) -> Any:
-        """The JSON form; it contains an assignment that several partitions share once."""
-        distinct: dict[int, int] = {}
-        forms: list[Any] = []
-        numbers = []
-        for assignment in self.assignments:
-            if id(assignment) not in distinct:
-                distinct[id(assignment)] = len(forms)
-                forms.append(assignment.to_json())
-            numbers.append(distinct[id(assignment)])
-        return {"keys": [list(key) for key in self.keys], "assignment": numbers, "assignments": forms}
-
-    @staticmethod
-    def from_json(json: Mapping[str, Any], partition_by: Sequence[str]) -> Routing:
-        """The inverse of `to_json`. Raises the errors of `Assignment.from_json`."""
-        assignments = [layouts.from_json(form) for form in json["assignments"]]
-        keys, numbers = tuple(map(tuple, json["keys"])), json["assignment"]
-        key_types = {(str,) * len(partition_by)}
-        if {tuple(map(type, key)) for key in keys} != key_types or len(set(keys)) < len(keys):
-            raise ValueError("each partition must have its own key, a string for each partition column")
-        if len(numbers) != len(keys) or not all(type(n) is int and 0 <= n < len(assignments) for n in numbers):
-            raise ValueError("each partition must have one of the assignments")
-        return Routing(tuple(partition_by), keys, tuple(assignments[number] for number in numbers))
 
 
 def fitted(

@@ -161,6 +161,7 @@ def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert len(report.checks) + len(report.unchecked) == 3
 
 
+@pytest.mark.usefixtures("parts_in_files")
 def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": range(1000)}), tmp_path, by=["a"], files=4)
     table.delete("a < 500")

@@ -51,7 +51,7 @@ from pyarrow.types import (
 )
 
 from zskip.core.types.data_type import Form, Type, widened, widens, with_leaves
-from zskip.core.types.json_values import Json, decode_values, encode_values
+from zskip.core.types.json_values import Json, decode_typed, decode_values, encode_typed, encode_values
 from zskip.core.types.type_entries import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.core.types.type_lookup import (
     decimal_of,
@@ -89,7 +89,9 @@ __all__ = [
     "Json",
     "Type",
     "decimal_of",
+    "decode_typed",
     "decode_values",
+    "encode_typed",
     "encode_values",
     "entries",
     "is_binary",

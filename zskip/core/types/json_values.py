@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core.types.type_lookup import is_string, of, ticks
+from zskip.errors import UnsupportedFormat
 
 Json = Any  # a value that json.loads returns
 
@@ -75,3 +77,47 @@ def _decoder(type: pa.DataType) -> Callable[[Json], Any] | None:
         case "bytes" if not is_string(type):
             return lambda value: base64.b64decode(value, validate=True)
     return None
+
+
+def encode_typed(values: pa.Array) -> dict[str, Json]:
+    """An array as JSON, exactly and with its type.
+
+    >>> encode_typed(pa.array([1.5, float("inf")]))
+    {'type': 'double', 'values': [1.5, 'Infinity']}
+    """
+    return {"type": str(values.type), "values": encode_values(values)}
+
+
+def decode_typed(form: Mapping[str, Json]) -> pa.Array:
+    """The inverse of `encode_typed`. Raises `UnsupportedFormat` for a type that this zskip does not know."""
+    if not isinstance(form["values"], list):
+        raise TypeError("values must be a list")
+    return decode_values(form["values"], _type(form["type"]))
+
+
+_NAMED = {str(arrow): arrow for arrow in map(pa.type_for_alias, (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bool", "string", "binary", "date32", "date64",
+    "time32[s]", "time32[ms]", "time64[us]", "time64[ns]",
+    "duration[s]", "duration[ms]", "duration[us]", "duration[ns]",
+))}  # fmt: skip
+
+_PATTERNS: dict[str, Callable[..., pa.DataType]] = {
+    r"timestamp\[(\w+)\]": pa.timestamp,
+    r"timestamp\[(\w+), tz=(.+)\]": pa.timestamp,
+    r"fixed_size_binary\[(\d+)\]": lambda width: pa.binary(int(width)),
+    r"decimal32\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal32(int(precision), int(scale)),
+    r"decimal64\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal64(int(precision), int(scale)),
+    r"decimal128\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal128(int(precision), int(scale)),
+    r"decimal256\((\d+), (-?\d+)\)": lambda precision, scale: pa.decimal256(int(precision), int(scale)),
+}
+
+
+def _type(name: str) -> pa.DataType:
+    """The type that `str` of a type gives."""
+    if name in _NAMED:
+        return _NAMED[name]
+    for pattern, build in _PATTERNS.items():
+        if match := re.fullmatch(pattern, name):
+            return build(*match.groups())
+    raise UnsupportedFormat(f"Values have the type {name}, which this zskip does not know. Update zskip.")
