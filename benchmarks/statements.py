@@ -45,7 +45,7 @@ from targets import at_least, at_most
 import zskip
 from tests.spark.tpch import QUERIES
 from zskip.statements.duckdb import explain_facts
-from zskip.statements.duckdb.catalog import _INDEXES
+from zskip.statements.duckdb.parsed_statements import _INDEXES
 from zskip.statements.duckdb.statement import rewrite
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage

@@ -15,7 +15,7 @@ from zskip.errors import InvalidOption
 
 
 def test_every_setting_of_duckdb_has_been_looked_at() -> None:
-    """See what a new one does: add it to `connection_settings` if it changes a predicate's meaning, and to the file."""
+    """See what a new one does: add it to `READ_BY_FUNCTIONS` if it changes a predicate's meaning, and to the file."""
     found = {name for (name,) in duckdb.sql("SELECT name FROM duckdb_settings()").fetchall()}
     known = set((ROOT / "fixtures" / "settings" / "duckdb.txt").read_text(encoding="utf-8").split())
     assert sorted(found - known) == []

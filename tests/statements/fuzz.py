@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import zskip
 from tests.statements.random_statements import COLUMNS, MACROS, Statement, random_statement
 from zskip.errors import SqlSyntaxError
-from zskip.statements import key_pruning
+from zskip.statements import joins
 from zskip.statements.duckdb.statement import rewrite
 
 _ROWS = 60
@@ -66,7 +66,7 @@ def sides(folder: Path) -> Iterator[Sides]:
         pq.write_table(part.drop_columns(["s"]) if number == 2 else part, folder / "t2" / f"{number}.parquet")
     zskip.index(folder / "t2")
     names = ("t0", "t1", "t2")
-    eager = patch.multiple(key_pruning, _QUERY_SECONDS=-1000.0, _FILE_SECONDS=10.0)
+    eager = patch.multiple(joins, _QUERY_SECONDS=-1000.0, _FILE_SECONDS=10.0)
     with eager, duckdb.connect() as own, duckdb.connect() as plain:
         for con in (own, plain):
             con.execute("SET threads = 1")

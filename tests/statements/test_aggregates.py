@@ -17,9 +17,8 @@ import zskip
 from tests.tables import build_table
 from zskip.plan import find_survivors
 from zskip.statements.aggregates import Aggregates, rows_of_index
-from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.statement import rewrite
-from zskip.statements.duckdb.survivor_reads import Values
+from zskip.statements.duckdb.survivor_reads import Values, with_index_rows
 
 N = 120
 

@@ -13,8 +13,8 @@ import pytest
 import zskip
 from tests.tables import build_table
 from zskip.statements import first_rows
+from zskip.statements.duckdb.pruned_tables import TableQueries
 from zskip.statements.duckdb.statement import rewrite
-from zskip.statements.duckdb.table_queries import TableQueries
 
 N = 120
 

@@ -16,8 +16,8 @@ import pytest
 import zskip
 from tests.statements.random_joins import random_statement
 from tests.tables import build_table, sorted_rows
-from zskip.statements import joins, key_pruning
-from zskip.statements.duckdb import table_queries
+from zskip.statements import joins
+from zskip.statements.duckdb import pruned_tables
 from zskip.statements.duckdb.statement import rewrite
 
 N = 160
@@ -65,9 +65,9 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are asked for whatever they cost, and however long that takes."""
-    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
-    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 10.0)
-    monkeypatch.setattr(table_queries, "_KNOWN", {})
+    monkeypatch.setattr(joins, "_QUERY_SECONDS", -1000.0)
+    monkeypatch.setattr(joins, "_FILE_SECONDS", 10.0)
+    monkeypatch.setattr(pruned_tables, "_KNOWN", {})
 
 
 def over(lake: Path, statement: str, end: str = "") -> str:
@@ -233,24 +233,24 @@ def test_keys_are_asked_for_only_where_that_pays(
     lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = []
-    ask = table_queries.TableQueries.keys
+    ask = pruned_tables.TableQueries.keys
 
     def recorded(
-        queries: table_queries.TableQueries, table: key_pruning.JoinedTable, key: str, seconds: float
+        queries: pruned_tables.TableQueries, table: joins.JoinedTable, key: str, seconds: float
     ) -> tuple[pa.Array, Hashable] | None:
         asked.append(key)
         return ask(queries, table, key, seconds)
 
-    monkeypatch.setattr(table_queries.TableQueries, "keys", recorded)
+    monkeypatch.setattr(pruned_tables.TableQueries, "keys", recorded)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     assert not asked
     # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
-    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 1.0)
+    monkeypatch.setattr(joins, "_FILE_SECONDS", 1.0)
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
     assert asked == ["key"]
     # The same keys are known from then on; other conditions have others.
-    monkeypatch.setattr(table_queries.TableQueries, "_run", None)
+    monkeypatch.setattr(pruned_tables.TableQueries, "_run", None)
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     with pytest.raises(TypeError):
         files_read(lake, con, ONE_KEY.replace("'q'", "'r'"))
@@ -271,7 +271,7 @@ def test_joins_of_many_tables_read_those_whole_of_which_little_is_saved(
     """DuckDB expects as many rows of them then as it does over all files, and joins in the same order."""
     joins_of_three = "SELECT * FROM {0} t JOIN {1} u USING (key) JOIN {2} v USING (key) WHERE t.val < 9 AND t.key < 20"
     assert files_read(lake, con, joins_of_three)[0] < 16
-    monkeypatch.setattr(key_pruning, "_MANY_ROWS", 10)
+    monkeypatch.setattr(joins, "_MANY_ROWS", 10)
     assert files_read(lake, con, joins_of_three) == [16, 16, 16]
     assert files_read(lake, con, joins_of_three.replace("JOIN {2} v USING (key)", ""))[0] < 16
     assert "join in a worse order" in zskip.explain(over(lake, joins_of_three), con)
@@ -309,14 +309,14 @@ def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
 ) -> None:
     if own:
         con.begin()
-    monkeypatch.setattr(table_queries, "identifier", lambda name: f'"{name} is no column"')
+    monkeypatch.setattr(pruned_tables, "identifier", lambda name: f'"{name} is no column"')
     assert same_rows(lake, con, ONE_KEY)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     monkeypatch.undo()
-    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
-    monkeypatch.setattr(table_queries, "_KNOWN", {})
+    monkeypatch.setattr(joins, "_QUERY_SECONDS", -1000.0)
+    monkeypatch.setattr(pruned_tables, "_KNOWN", {})
     slow = "SELECT count(*) AS n FROM {0} t JOIN {1} u ON t.key = u.key WHERE u.val < 9"
-    monkeypatch.setattr(table_queries, "_MOST_KEYS", 3)
+    monkeypatch.setattr(pruned_tables, "_MOST_KEYS", 3)
     assert files_read(lake, con, slow) == [16, 12]
     assert same_rows(lake, con, slow)
     if own:
@@ -349,14 +349,12 @@ def test_keys_are_not_taken_from_rows_that_are_others_each_time(
     assert keys.values.to_pylist() == [5, 6]
 
 
-def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[key_pruning.KeySet]:
+def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[joins.KeySet]:
     """The keys by which a statement's first table is pruned."""
-    found: list[key_pruning.KeySet] = []
-    prune = key_pruning.prune_by_keys
+    found: list[joins.KeySet] = []
+    prune = joins.prune_by_keys
 
-    def recorded(
-        tables: Sequence[key_pruning.JoinedTable], joined: Sequence[joins.JoinKeys], ask: key_pruning.Ask
-    ) -> None:
+    def recorded(tables: Sequence[joins.JoinedTable], joined: Sequence[joins.JoinKeys], ask: joins.Ask) -> None:
         prune(tables, joined, ask)
         found.extend(tables[0].keys)
 

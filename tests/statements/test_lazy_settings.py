@@ -15,7 +15,7 @@ import zskip
 from tests.tables import sorted_rows
 from zskip.plan import kept_survivors
 from zskip.statements.duckdb.statement import rewrite
-from zskip.statements.key_pruning import JoinedTable
+from zskip.statements.joins import JoinedTable
 
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 HOURS = [START + datetime.timedelta(hours=hour) for hour in range(240)]

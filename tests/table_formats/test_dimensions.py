@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import zskip
-from zskip.statements.duckdb import explain_facts, table_queries
+from zskip.statements.duckdb import explain_facts, pruned_tables
 
 RANDOM = np.random.default_rng(5)
 REGIONS = np.array(["africa", "asia", "europe", "oceania"])
@@ -27,7 +27,7 @@ STATEMENT = "SELECT count(*), sum(v) FROM {facts} JOIN {customers} ON ck = k WHE
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dimension's new keys are asked for however long that takes, beside facts that are read in a moment."""
-    monkeypatch.setattr(table_queries, "Timer", lambda _, interrupt: Timer(60, interrupt))
+    monkeypatch.setattr(pruned_tables, "Timer", lambda _, interrupt: Timer(60, interrupt))
 
 
 def written(folder: Path, address: str) -> zskip.Table:

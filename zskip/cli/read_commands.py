@@ -113,7 +113,7 @@ def query(given: argparse.Namespace) -> None:
 
     if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
-    from zskip.engines.duckdb.error_places import pointing_at
+    from zskip.engines.missing_files import pointing_at
 
     # The statement that runs is rewritten, but errors point into the text that the user typed.
     typed = given.path if is_statement(given.path) else given.predicate or "TRUE"

@@ -22,7 +22,7 @@ from zskip.spark.handoff import manifest, named_files, parquet_options
 from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, warn_once
 from zskip.spark.spark_types import spark_schema
-from zskip.statements.key_pruning import file_slices
+from zskip.statements.joins import file_slices
 from zskip.tablelog import Index
 
 _KEPT_READERS = 16

@@ -27,8 +27,7 @@ from zskip.core.schema import join_path
 from zskip.errors import ZskipError
 from zskip.plan import Survivors
 from zskip.pruning import outcomes
-from zskip.statements.joins import JoinKeys
-from zskip.statements.key_pruning import Ask, JoinedTable, can_prune, cast_keys, files_with_keys
+from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
 from zskip.stats import Statistics
 from zskip.table_formats import index_of, source_of
 from zskip.tablelog import Dimension, Index, load

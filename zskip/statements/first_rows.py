@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.plan import Survivors
-from zskip.statements.key_pruning import file_slices
+from zskip.statements.joins import file_slices
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import Ranges
 

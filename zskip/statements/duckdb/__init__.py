@@ -1,13 +1,11 @@
 """Whole statements on DuckDB.
 
-``statement`` runs them. Its steps: ``parsed_statements`` and ``table_places`` (the tables in the text), ``catalog``
-(which of them are zskip tables), ``stubs`` (DuckDB's plan of the statement), ``pruned_tables``
-(the files that remain after all rules), ``table_queries`` (queries that the rules need), ``survivor_reads`` and
-``index_rows`` (the reads that replace the tables), ``settings_guard`` (raises if a setting has changed since),
-``written_names`` (the names of the result's columns).
+``statement`` runs and explains them. Its steps: ``parsed_statements`` and ``table_places`` (the tables in the text, and
+which of them are zskip tables), ``session`` (the connection's transaction, types and settings), ``stubs`` (DuckDB's
+plan of the statement), ``pruned_tables`` (the files that remain after all rules) and ``survivor_reads`` (the reads that
+replace the tables). ``star_workload``: a workload of statements as conditions on facts.
 """
 
-from zskip.statements.duckdb.explain_statement import explain, explain_facts
-from zskip.statements.duckdb.statement import sql
+from zskip.statements.duckdb.statement import explain, explain_facts, sql
 
 __all__ = ["explain", "explain_facts", "sql"]

@@ -1,25 +1,44 @@
-"""The statements of a text, as DuckDB parses them, and the zskip tables in each."""
+"""The statements of a text, as DuckDB parses them, and the zskip tables in each. Files of tables are refused."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from zskip.errors import SqlSyntaxError
-from zskip.statements.duckdb.catalog import Catalog, own_functions, refuse_files, refuse_written_files
+from zskip import table_formats
+from zskip.errors import SqlSyntaxError, TableNotFound
+from zskip.language.sql_literals import identifier
 from zskip.statements.duckdb.session import schema_of
-from zskip.statements.duckdb.table_places import Place, Places, Word, table_places, tokens, unquoted, written_path
+from zskip.statements.duckdb.table_places import (
+    Place,
+    Places,
+    Word,
+    own_connection,
+    table_places,
+    tokens,
+    unquoted,
+    written_path,
+)
+from zskip.storage import open_storage
+from zskip.storage.foreign_folders import refuse_folder
+from zskip.storage.secrets import refuse_secrets
+from zskip.tablelog import Index
+from zskip.tablelog.own_files import refuse_new_files, refuse_replaced_files
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
     from zskip.tablelog import Index
+
 
 _CLOCKS = frozenset(
     {
@@ -102,16 +121,169 @@ def parse_tables(
     places = table_places(statement.query)
     catalog.refuse_named_files(places, tuple(params.values() if isinstance(params, Mapping) else params or ()))
     if (written := written_path(words)) is not None and written.kind == "string_const":
-        refuse_written_files(unquoted(written.text))
+        _refuse_written_files(unquoted(written.text))
     if not places.parsed:
         for word in words:
             if word.kind == "string_const" and _NAMES_FILES.search(word.text):
-                refuse_files(unquoted(word.text))
+                _refuse_files(unquoted(word.text))
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, hidden=False)
-    own = own_functions() - _CLOCKS
+    own = _own_functions() - _CLOCKS
     foreign = len(places.tables) > len(found) or places.others or not places.functions <= own | _CLOCKS
     clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
     settled = statement.kind == "SELECT" and not foreign and not clock
     return Parsed(statement, words, places, found, settled, foreign, hidden=not places.table_functions <= own)
+
+
+# --- the zskip tables that a statement refers to, by path or by a name given in ``tables=`` ---
+
+_INDEXES: dict[str, Index] = {}
+_KEPT_INDEXES = 16
+_ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
+_FILE_URL = re.compile(r"^file:(//(localhost)?)?/", re.IGNORECASE)
+# Functions in FROM that read the rows of Parquet files; and those that read tables, which may be files, by their names.
+_READERS = frozenset({"read_parquet", "parquet_scan", "read_single_parquet_file"})
+_QUERIES = frozenset({"query", "query_table"})
+# Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions.
+_NO_FOLDER = re.compile(
+    r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
+)
+
+
+class Catalog:
+    """The indexes of the tables in one statement. ``tables``: the tables or paths of given names."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None
+    ) -> None:
+        self._con = con
+        self._named = {name.lower(): table for name, table in tables.items()}
+        self.options = storage_options
+        self._found: dict[tuple[str, str], Index | None] = {}
+
+    def index_of(self, place: Place) -> Index | None:
+        """The index of the table in FROM; None if it is not a zskip table."""
+        key = place.name, place.quote
+        if key not in self._found:
+            self._found[key] = self._index_of(place)
+        return self._found[key]
+
+    def names(self, name: str) -> bool:
+        """Whether a name was given to a table."""
+        return name.lower() in self._named
+
+    def path_of(self, name: str) -> str | None:
+        """The path that a name refers to; None if it is the given name of an open table."""
+        given = self._named.get(name.lower(), name)
+        return given if isinstance(given, str) else None
+
+    def refuse_named_files(self, places: Places, params: Sequence[Any]) -> None:
+        """Raise `ForeignTable` if a function in FROM names files of a table with a log, or reads them by a query.
+
+        ``params``: the values of the statement's parameters.
+        """
+        for function, argument in places.arguments:
+            if function not in _READERS | _QUERIES and function in _own_functions():
+                continue
+            values = self._values(argument) if not re.search(r"[?$]\w*$", argument) else params
+            for text in _texts(values):
+                if function == "query":
+                    inner = table_places(text)
+                    named = [place.name for place in inner.tables if _NO_FOLDER.search(place.name)]
+                    self.refuse_named_files(inner, ())
+                else:
+                    named = [text] if function in _READERS or _NO_FOLDER.search(text) else []
+                for name in named:
+                    _refuse_files(name)
+
+    def _values(self, argument: str) -> Sequence[Any]:
+        """The value of an argument; none if it depends on rows, which DuckDB refuses."""
+        import duckdb
+
+        try:
+            return self._con.sql(f"SELECT {argument}").fetchall()[0]
+        except duckdb.Error:
+            return ()
+
+    def _index_of(self, place: Place) -> Index | None:
+        given = self._named.get(place.name.lower())
+        if given is not None and not isinstance(given, str):
+            index = given if isinstance(given, Index) else getattr(given, "index", None)
+            return index if isinstance(index, Index) else table_formats.open_index(given, storage_options=self.options)
+        if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
+            return None
+        return open_index(given or place.name, self.options)
+
+    def _is_duckdbs(self, name: str) -> bool:
+        """Whether the connection has a table or view of this name. In double quotes, it precedes a folder."""
+        import duckdb
+
+        if "/" in name:
+            return False
+        try:
+            self._con.table(identifier(name))
+        except duckdb.CatalogException:
+            return False
+        return True
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _texts(value)
+        elif isinstance(value, str):
+            yield value
+
+
+@lru_cache(maxsize=1)
+def _own_functions() -> frozenset[str]:
+    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions."""
+    query = "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
+    with own_connection().cursor() as con:
+        rows = con.execute(query).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+def _refuse_written_files(path: str) -> None:
+    """Raise `ForeignTable` if files that a statement writes to a local path would lie in a zskip table's folder."""
+    path = _FILE_URL.sub("/", path)
+    if "://" not in path:
+        refuse_new_files(open_storage(os.path.abspath(path)))
+
+
+def _refuse_files(pattern: str) -> None:
+    """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format."""
+    pattern = _FILE_URL.sub("/", pattern)
+    folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
+    if "://" in pattern or (folder and not os.path.isdir(folder)):
+        return
+    storage = open_storage(folder or ".")
+    refuse_folder(storage)
+    found = own_connection().cursor().execute("SELECT file FROM glob(?)", [pattern]).fetchall()
+    names = [os.path.relpath(file, folder or ".").replace(os.sep, "/") for (file,) in found]
+    refuse_replaced_files(storage, pa.array(names, pa.string()))
+
+
+def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
+    """The index of the latest version of the table at a path; None without a zskip table. Loaded indexes are cached.
+
+    Raises `InvalidOption` for a URL with a secret or a query string, even if DuckDB itself could read it.
+    """
+    refuse_secrets(path)
+    if _NO_FOLDER.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
+        _refuse_files(path)
+        return None
+    try:
+        index = table_formats.open_index(path, storage_options=options)
+    except TableNotFound:
+        return None
+    # The identity includes the options: an index opened with credentials must not serve a caller without them.
+    place = index.storage.identity
+    kept = _INDEXES.get(place)
+    if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:
+        kept = index
+        if len(_INDEXES) >= _KEPT_INDEXES:
+            _INDEXES.clear()
+        _INDEXES[place] = kept
+    return kept

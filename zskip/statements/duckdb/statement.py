@@ -19,25 +19,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from zskip.binder.source_text import require_parameters
-from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
-from zskip.engines.missing_files import naming_bad_files
+from zskip.engines.missing_files import naming_bad_files, pointing_at
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.language.sql_literals import identifier
 from zskip.plan import Plan, find_survivors
-from zskip.statements.duckdb.catalog import Catalog, open_index
-from zskip.statements.duckdb.index_rows import with_index_rows
-from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
+from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
 from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, forget_gain, pruned_tables
-from zskip.statements.duckdb.session import Transaction, in_transaction, schema_of
-from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
-from zskip.statements.duckdb.stubs import named_columns, names_file_columns
-from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
-from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, tokens
-from zskip.statements.duckdb.written_names import named_as_written, naming_edits
+from zskip.statements.duckdb.session import (
+    OutdatedGuard,
+    Transaction,
+    detecting_outdated_guard,
+    guard,
+    in_transaction,
+    schema_of,
+    settings_read,
+)
+from zskip.statements.duckdb.stubs import empty_rows, named_columns, names_file_columns
+from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
+from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,6 +98,50 @@ def sql(
         rows = relation if _returns_rows(one, relation) else rows
     relation = _run(last, con, params, catalog, freshness, statement)
     return rows if rows is not None and not _returns_rows(last, relation) else relation
+
+
+def explain(
+    statement: str,
+    con: duckdb.DuckDBPyConnection | None = None,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
+) -> str:
+    """The files that `zskip.sql` skips in each table of one statement, and by which rule; the statement does not run.
+
+    Takes the parameters of `zskip.sql` and raises the same errors, and `UnsupportedSql` for several statements.
+    """
+    rewritten = rewrite(
+        statement,
+        opened(con),
+        params=params,
+        tables=tables,
+        storage_options=storage_options,
+        freshness=freshness,
+    )
+    lines = []
+    for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True):
+        lines.append(f"{name} reads {len(planned):,} files. Skipped: {planned.skipped}")
+        lines += [f"  {reason}" for reason in reasons]
+    return "\n".join(lines) or "No table of zskip stands in this statement."
+
+
+def explain_facts(statement: str, con: duckdb.DuckDBPyConnection, **options: Any) -> list[dict[str, Any]]:
+    """The content of `explain` as values for JSON: for each table in the statement, what is skipped and why."""
+    rewritten = rewrite(statement, opened(con), **options)
+    return [
+        {
+            "table": name,
+            "files_read": len(planned),
+            "skipped": {
+                what: {"skipped": share.part, "total": share.whole} for what, share in planned.skipped._asdict().items()
+            },
+            "reasons": list(reasons),
+        }
+        for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True)
+    ]
 
 
 def rewrite(
@@ -188,7 +236,7 @@ def _relation(
             return relation
         # DuckDB binds a relation again to get its names, which has no effects only for a query.
         if parsed.statement.kind == "SELECT":
-            relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas(con))
+            relation = _named_as_written(relation, con, parsed.statement.query, params, parsed.schemas(con))
         lazy = parsed.settled and not (at_once and parsed.statement.kind == "SELECT")
         return relation if lazy else _kept(relation)
 
@@ -285,7 +333,7 @@ def _rewritten(
     _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
     tables = pruned_tables(parsed, con, given, freshness, transaction if prune else None)
-    edits = naming_edits(words, con, text, params, parsed.schemas(con))
+    edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
     joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)
@@ -355,3 +403,73 @@ def _refuse_other_uses(words: Sequence[Word], places: Sequence[Place], text: str
             text,
             (places[0].start, places[0].end),
         )
+
+
+# --- the column names of a query as in the user's text ---
+#
+# DuckDB names a column without an alias after its expression, and a subquery in it is text that zskip has rewritten.
+
+_SUBQUERY = "(SELECT "
+
+
+def _named_as_written(
+    relation: duckdb.DuckDBPyRelation,
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Mapping[str, pa.Schema],
+) -> duckdb.DuckDBPyRelation:
+    """The relation with the column names that ``text`` has over ``tables``, the schemas by name.
+
+    Returned unchanged if no name contains a subquery, or DuckDB cannot bind the text over empty tables.
+    """
+    if not any(_SUBQUERY in name for name in relation.columns):
+        return relation
+    names = _names(con, text, params, tables)
+    pairs = list(zip(relation.columns, names, strict=False))
+    others = any(found != name for found, name in pairs if _SUBQUERY not in found)
+    if others or len(names) != len(relation.columns):
+        return relation
+    return relation.project(_named(names))
+
+
+def _naming_edits(
+    words: Sequence[Word],
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Mapping[str, pa.Schema],
+) -> list[tuple[int, int, str]]:
+    """Edits that make a statement store a query's columns under the names in the user's text."""
+    inside = stored_query(words)
+    if inside is None or has_pivot(words):
+        return []
+    start, end = words[inside.start].start, words[inside.stop - 1].end
+    names = _names(con, text[start:end], params, tables)
+    if not any(_SUBQUERY in name for name in names):
+        return []
+    return [(start, start, f"SELECT {_named(names)} FROM ("), (end, end, ")")]
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"#{at} AS {identifier(name)}" for at, name in enumerate(names, start=1))
+
+
+def _names(
+    con: duckdb.DuckDBPyConnection,
+    query: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Mapping[str, pa.Schema],
+) -> list[str]:
+    """The column names of a query over empty tables; none if DuckDB cannot bind it."""
+    import duckdb
+
+    # DuckDB looks up tables that its catalog lacks among the variables of the calling function.
+    scope = {name: empty_rows(schema) for name, schema in tables.items()}
+    try:
+        # A parsed statement that DuckDB cannot bind does not abort an open transaction.
+        (parsed,) = con.extract_statements(query)
+        found = eval("con.sql(parsed, params=params)", {**scope, "con": con, "parsed": parsed, "params": params})
+    except (duckdb.Error, ValueError):
+        return []
+    return [] if found is None else list(found.columns)
