@@ -73,6 +73,8 @@ SELECT a FROM t WHERE EXISTS (SELECT * FROM u WHERE u.k = t.k AND u.b < 5)
 SELECT count(*) FROM t WHERE a > 3 OR NOT EXISTS (SELECT u.* FROM u, v WHERE u.k = t.k AND v.k = u.k)
 SELECT extract(year FROM d), substring(s FROM 1 FOR 2) FROM t WHERE a IS DISTINCT FROM b
 WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM t JOIN u ON t.k = u.k
+SELECT t, sum(b) FROM (SELECT x.a AS t, b FROM t x JOIN t ON t.k = x.k) y WHERE t = 'x' GROUP BY t
+SELECT t FROM u WHERE a IN (SELECT b FROM t)
 """
 BY_MORE_THAN_NAMES = """
 SELECT x.a FROM (t JOIN u ON t.k = u.k) AS x
@@ -112,6 +114,11 @@ SELECT (SELECT t FROM u LIMIT 1) FROM t
 SELECT a FROM (t JOIN u USING (k)) WHERE u = 1
 SELECT a FROM t JOIN u ON t.a = u.a JOIN v ON v = 1
 SELECT s FROM (SELECT b AS a FROM t) s
+SELECT unnamed_subquery FROM (SELECT b FROM t)
+SELECT a FROM t, (SELECT t AS x) y
+SELECT a FROM t WHERE EXISTS (SELECT 1 FROM (SELECT 1 FROM u WHERE T IS NULL) v)
+SELECT a FROM t JOIN (u JOIN v ON v.k = u.k) ON v IS NULL
+WITH e AS (SELECT b FROM t) SELECT e IS NULL FROM e
 SELECT c.typeof() FROM t c
 SELECT typeof(a) FROM t
 """

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -162,13 +162,10 @@ def table_places(statement: str) -> Places:
         return Places(parsed=False)
     raw = (prefix + text + suffix).encode()
     reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix), statement)
-    reader.visit(tree, frozenset())
+    reader.visit(tree, _Scope())
     found = reader.found
     found.tables.sort(key=lambda place: place.start)
     if has_pivot(words) or any(word.text.upper() in _BEFORE_NAMES - {"DESC"} for word in words):
-        found.only_named, found.reads_names = False, True
-    if reader.relations & reader.values:
-        # A row as a value: a struct whose fields have the names of the columns.
         found.only_named, found.reads_names = False, True
     return found
 
@@ -434,55 +431,73 @@ def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
     return text
 
 
+class _Scope(NamedTuple):
+    """What names mean at a node: the ``ctes``, and the relations whose ``rows`` have names there, without case."""
+
+    ctes: frozenset[str] = frozenset()
+    rows: frozenset[str] = frozenset()
+
+
+def _relations(source: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the relations that a FROM clause joins, without those of their subqueries."""
+    if source.get("alias"):
+        yield source["alias"].casefold()
+    elif source["type"] == "BASE_TABLE":
+        yield unquoted(default_alias(source["qualified_name"]["path"][-1])).casefold()
+    elif source["type"] == "TABLE_FUNCTION":
+        yield source["function"]["function_name"].casefold()
+    for value in source.values():
+        if isinstance(value, dict) and value.get("type") in _RELATIONS and "class" not in value:
+            yield from _relations(value)
+
+
 class _Reader:
     """Collects `Places` from a tree.
 
-    ``character``: the character at a byte of the parsed text · ``relations``, ``values``: the names of relations, and
-    those that stand where a column may, without case.
+    ``character``: the character at a byte of the parsed text.
     """
 
     def __init__(self, words: Sequence[Word], character: Callable[[int], int], statement: str) -> None:
         self.found = Places()
-        self.relations: set[str] = set()
-        self.values: set[str] = set()
         self._words, self._character, self._statement = words, character, statement
         self._at = {word.start: number for number, word in enumerate(words)}
 
-    def visit(self, node: Any, ctes: frozenset[str], role: str = "") -> None:
-        """Read a node and all below it. ``ctes``: the names of CTEs in scope · ``role``: its name in the node above."""
+    def visit(self, node: Any, scope: _Scope, role: str = "") -> None:
+        """Read a node and all below it. ``role``: its name in the node above."""
         if isinstance(node, list):
             for each in node:
-                self.visit(each, ctes, role)
+                self.visit(each, scope, role)
             return
         if not isinstance(node, dict):
             return
         for entry in node.get("cte_map", {}).get("map", ()):
-            self._cte(entry["key"].lower(), entry["value"], ctes)
-            ctes |= {entry["key"].lower()}
+            self._cte(entry["value"], scope)
+            scope = scope._replace(ctes=scope.ctes | {entry["key"].lower()})
+        if isinstance(node.get("from_table"), dict):
+            scope = scope._replace(rows=scope.rows | set(_relations(node["from_table"])))
         kind = node["type"] if isinstance(node.get("type"), str) else ""
         if node.get("subquery_type") == "EXISTS" and _only_asks_for_rows(select := node["subquery"]["node"]):
             # EXISTS (SELECT * …) reads none of the columns.
             node = {**node, "subquery": {**node["subquery"], "node": {**select, "select_list": []}}}
         if "class" in node:
-            self._expression(node, role)
+            self._expression(node, role, scope)
         elif kind and kind not in _MODIFIERS | _ORDERS:
-            self._relation(kind, node, ctes)
+            self._relation(kind, node, scope.ctes)
         for key, value in node.items():
             # The table that DELETE or UPDATE changes is none that the statement reads.
             if key in ("cte_map", "qualified_name") or (key == "table" and isinstance(value, dict)):
                 continue
             own = {node["cte_name"].lower()} if kind == "RECURSIVE_CTE_NODE" and key == "right" else set()
-            self.visit(value, ctes | own, "order" if kind in _ORDERS else key)
+            self.visit(value, scope._replace(ctes=scope.ctes | own), "order" if kind in _ORDERS else key)
 
     def _text(self, node: Mapping[str, Any]) -> str:
         start = node["query_location"]
         return self._statement[self._character(start) : self._character(start + node["query_location_length"])]
 
-    def _cte(self, name: str, definition: Mapping[str, Any], ctes: frozenset[str]) -> None:
-        self.relations.add(name)
+    def _cte(self, definition: Mapping[str, Any], scope: _Scope) -> None:
         if definition["aliases"]:
             self.found.only_named = False
-        self.visit(definition, ctes)
+        self.visit(definition, scope)
 
     def _relation(self, kind: str, node: Mapping[str, Any], ctes: frozenset[str]) -> None:
         found = self.found
@@ -495,16 +510,12 @@ class _Reader:
         ):
             found.only_named = False
         found.grouping_sets |= len(node.get("group_sets", ())) > 1
-        if node.get("alias"):
-            self.relations.add(node["alias"].casefold())
         if kind == "TABLE_FUNCTION":
             function, arguments = node["function"]["function_name"].lower(), node["function"]["arguments"]
-            self.relations.add(function)
             found.table_functions.add(function)
             found.arguments += [(function, self._text(one["expression"])) for one in arguments]
         if kind == "BASE_TABLE":
             path = node["qualified_name"]["path"]
-            self.relations.add(unquoted(default_alias(path[-1])).casefold())
             if len(path) > 1:
                 found.others = True
             elif path[0].lower() not in ctes and (place := self._place(node)) is not None:
@@ -524,7 +535,7 @@ class _Reader:
         quote = word.text[0] if word.text[0] in "'\"" else ""
         return Place(node["table_name"], quote, start, word.end, bool(node["alias"]), bare)
 
-    def _expression(self, node: Mapping[str, Any], role: str) -> None:
+    def _expression(self, node: Mapping[str, Any], role: str, scope: _Scope) -> None:
         found, kind = self.found, node["class"]
         name = node.get("function_name", "").lower()
         if name and not node.get("is_operator"):
@@ -540,4 +551,7 @@ class _Reader:
             moves = node["replace_list"] or node["rename_list"] or node["expr"] is not None
             found.reads_names |= bool(moves or role != ("order" if node["columns"] else "select_list"))
         elif kind == "COLUMN_REF":
-            self.values.add(node["column_names"][-1].casefold())
+            name = node["column_names"][-1].casefold()
+            if name in scope.rows or name.startswith("unnamed_subquery"):  # DuckDB's name of a subquery without one
+                # A row as a value: a struct whose fields have the names of the columns.
+                found.only_named, found.reads_names = False, True
