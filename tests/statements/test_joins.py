@@ -380,3 +380,31 @@ def test_a_wrong_table_of_joins_loses_rows(
     monkeypatch.setattr(joins, name, wrong)
     statements = [statement for statement, _ in PRUNED]
     assert not all(same_rows(lake, con, statement) for statement in statements)
+
+
+@pytest.mark.parametrize(
+    ("statement", "files"),
+    [
+        ("SELECT count(*) FROM {0} x JOIN {1} y ON x.k = y.k WHERE y.w < 5", 3),
+        ("SELECT count(*) FROM {0} JOIN {1} USING (k) WHERE w < 5", 3),
+        ("SELECT count(*) FROM {0} WHERE k IN (SELECT k FROM {1} WHERE w < 5)", 3),
+        ("SELECT count(*) FROM {0} x JOIN (SELECT w AS k FROM {1} WHERE k < 15) y USING (k)", None),
+        ("SELECT count(*) FROM {0} x JOIN (SELECT k + 500 AS k FROM {1} WHERE w < 5) y USING (k)", None),
+        ("SELECT count(*) FROM {0} x JOIN (SELECT max(w) AS k FROM {1} GROUP BY k) y USING (k)", None),
+    ],
+)
+def test_names_of_one_letter(statement: str, files: int | None, tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    paths = []
+    for name, rows in (
+        ("a", {"k": range(1000), "v": range(1000)}),
+        ("b", {"k": range(0, 1000, 3), "w": range(333, -1, -1)}),
+        ("c", {"k": range(0, 1000, 3), "w": range(334)}),
+    ):
+        zskip.write(pa.table(rows), tmp_path / name, by="k", files=50)
+        paths.append(tmp_path / name)
+    for other in paths[1:]:
+        text = statement.format(f"'{paths[0]}'", f"'{other}'")
+        plain = statement.format(f"'{paths[0]}/*.parquet'", f"'{other}/*.parquet'")
+        assert zskip.sql(text, con).fetchall() == con.sql(plain).fetchall()
+        if files is not None:
+            assert len(rewrite(text, con).plans[0][1]) <= files

@@ -125,9 +125,12 @@ def _traced(side: Node, term: str, stubs: Sequence[StubColumns]) -> _Column | No
     if ordinal is not None:
         return _numbered(side, int(ordinal[1]), stubs, ())
     named = _named(side, term, stubs, ())
-    # The plan prints a correlated subquery's column under the name of the outer column that it must equal.
-    if named is None and any(term in stub.printed for stub in stubs) and _has_one_column(side):
-        return _numbered(side, 0, stubs, ())
+    if named is None and _has_one_column(side):
+        only = _numbered(side, 0, stubs, ())
+        # The plan prints a correlated subquery's column under the name of the outer column that it must equal. And of
+        # two tables with a name of one letter, only one can have it in another spelling.
+        if any(term in stub.printed for stub in stubs) or (only is not None and only.name.lower() == term.lower()):
+            return only
     return named
 
 
