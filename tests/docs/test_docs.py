@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import inspect
 import io
 import os
 import pkgutil
@@ -216,9 +217,10 @@ def test_the_site_leads_to_every_page() -> None:
 def test_the_api_page_has_every_public_name() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     found: set[object] = set()
-    for path, members in re.findall(r"^::: ([\w.]+)\n(?:    options:\n      members: \[(.+)\]\n)?", page, re.MULTILINE):
+    block = r"^::: ([\w.]+)\n(?:    options:\n(?:      show.+\n)*      members: \[(.+)\]\n)?"
+    for path, members in re.findall(block, page, re.MULTILINE):
         named = pkgutil.resolve_name(path)
-        if members:
+        if members and isinstance(named, ModuleType):
             found |= {id(getattr(named, name)) for name in members.split(", ")}
         elif isinstance(named, ModuleType):
             found |= {id(each) for each in vars(named).values()}
@@ -234,3 +236,10 @@ def test_errors_that_the_pages_name_are_at_the_top_level() -> None:
     named = {name for name in zskip.errors.__all__ if re.search(rf"\b{name}\b", text)}
     assert named >= {"CommitConflict", "ForeignTable"}
     assert sorted(named - set(zskip.__all__)) == []
+
+
+def test_the_api_page_has_every_option_of_write() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = page.split("### Options of `write`")[1].split(":::")[0].splitlines()
+    named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == set(inspect.signature(zskip.write).parameters) - {"source", "path"}
