@@ -56,6 +56,7 @@ FROM query('SELECT a FROM ''{T}/{F}''')
 FROM query('SELECT a FROM read_parquet(' || '''{T}/{F}'')')
 FROM query(format('FROM query_table({}{}{})', chr(39), '{T}/{F}', chr(39)))
 FROM of_files('{T}/{F}')
+FROM read_parquet(['{D}/plain/0.parquet', '{T}/{F}'][2])
 COPY (FROM given) TO '{T}/part.parquet'
 COPY given TO '{T}/sub/folder' (FORMAT parquet, PARTITION_BY a, OVERWRITE)
 COPY given TO 'file://{T}/part.csv'

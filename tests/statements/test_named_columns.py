@@ -19,7 +19,7 @@ from zskip.statements.duckdb import parsed_statements, pruned_tables, statement
 from zskip.statements.duckdb.session import Transaction
 from zskip.statements.duckdb.statement import rewrite
 from zskip.statements.duckdb.stubs import make_stubs, named_columns
-from zskip.statements.duckdb.table_places import table_places, tokens, without_long_lists
+from zskip.statements.duckdb.table_places import shape, table_places, tokens, without_long_lists
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +180,16 @@ def test_long_lists_move_nothing(text: str) -> None:
         ("x", text.rfind("'x'")),
         ("y", text.rfind("'y'")),
     }
+
+
+def test_statements_that_differ_in_numbers_have_one_shape() -> None:
+    text = "SELECT a, '{n}', \"{n}\", t{n}.b, #1, $1, 2.{n}, 1e{n} FROM 'lake/{n}' t{n} WHERE c = {n} -- {n}"
+    for number in (20, 75):
+        one, other = text.replace("{n}", str(number)), text.replace("{n}", "11")
+        assert shape(one) == one.replace(f"c = {number}", "c = 11")
+        assert table_places(one).tables[0].start == table_places(other).tables[0].start
+    found = table_places("FROM range(20) r(x), 't' PIVOT (sum(b) FOR a IN (10, 20))")
+    assert [place.name for place in found.tables] == ["t"]
 
 
 def test_texts_are_no_parts_of_long_lists() -> None:

@@ -119,7 +119,9 @@ def parse_tables(
     """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
     words = tokens(statement.query)
     places = table_places(statement.query)
-    catalog.refuse_named_files(places, tuple(params.values() if isinstance(params, Mapping) else params or ()))
+    catalog.refuse_named_files(
+        statement.query, places, tuple(params.values() if isinstance(params, Mapping) else params or ())
+    )
     if (written := written_path(words)) is not None and written.kind == "string_const":
         _refuse_written_files(unquoted(written.text))
     if not places.parsed:
@@ -178,12 +180,13 @@ class Catalog:
         given = self._named.get(name.lower(), name)
         return given if isinstance(given, str) else None
 
-    def refuse_named_files(self, places: Places, params: Sequence[Any]) -> None:
+    def refuse_named_files(self, query: str, places: Places, params: Sequence[Any]) -> None:
         """Raise `ForeignTable` if a function in FROM names files of a table with a log, or reads them by a query.
 
         ``params``: the values of the statement's parameters.
         """
-        for function, argument in places.arguments:
+        for function, place in places.arguments:
+            argument = query[place].strip()
             if function not in _READERS | _QUERIES and function in _own_functions():
                 continue
             values = self._values(argument) if not re.search(r"[?$]\w*$", argument) else params
@@ -191,7 +194,7 @@ class Catalog:
                 if function == "query":
                     inner = table_places(text)
                     named = [place.name for place in inner.tables if _NO_FOLDER.search(place.name)]
-                    self.refuse_named_files(inner, ())
+                    self.refuse_named_files(text, inner, ())
                 else:
                     named = [text] if function in _READERS or _NO_FOLDER.search(text) else []
                 for name in named:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.language.sql_literals import identifier
 from zskip.statements.duckdb.session import Transaction
-from zskip.statements.duckdb.table_places import Word, own_connection, without_long_lists
+from zskip.statements.duckdb.table_places import Word, own_connection, shape
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def make_stubs(
     # The cache key has the names of types: a schema cannot be hashed if one of its extension types cannot.
     tables = (_Columns(tuple(schema.names), tuple(map(duckdb_type, schema.types))) for schema in reduced)
     avoided = frozenset(name for stub in unlike for name in stub.columns.printed)
-    return _stubs(tuple(tables), statement, respelled, avoided)
+    return _stubs(tuple(tables), shape(statement), respelled, avoided)
 
 
 def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
@@ -84,14 +84,14 @@ def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
     anywhere in the text is kept, and so are all columns whose names need quotes, which the text can write in several
     ways. Only where a statement reaches columns by their names alone, as `Places.only_named` tells, are these enough.
     """
-    words = _words_of(statement)
+    words = _words_of(shape(statement))
     named = [field for field in schema if not _PLAIN_NAME.fullmatch(field.name) or field.name.lower() in words]
     return pa.schema(named or list(schema)[:1])
 
 
 @lru_cache(maxsize=64)
 def _words_of(statement: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[^\W\d]\w*", without_long_lists(statement).casefold()))
+    return frozenset(re.findall(r"[^\W\d]\w*", statement.casefold()))
 
 
 class _Columns(NamedTuple):
@@ -213,7 +213,7 @@ class _Spellings:
 
     def __init__(self, tables: Sequence[_Columns], statement: str, avoided: frozenset[str]) -> None:
         # The names of types include the field names of structs.
-        self._text = " ".join([without_long_lists(statement), *(type for table in tables for type in table.types)])
+        self._text = " ".join([statement, *(type for table in tables for type in table.types)])
         self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
         self._taken = set(avoided)
 

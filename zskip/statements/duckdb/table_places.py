@@ -83,7 +83,7 @@ class Places:
 
     ``tables``: tables without a schema, in textual order, without common table expressions · ``others``: whether it
     reads tables with a schema · ``functions``: the functions that it calls, in lower case · ``table_functions``: those
-    in FROM · ``arguments``: the arguments of each of these, as text · ``only_named``: it reaches
+    in FROM · ``arguments``: the range of each argument of these in the text · ``only_named``: it reaches
     columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
     · ``grouping_sets``: the key of a group may be NULL where the column is not · ``parsed``: False if DuckDB's parser
     told nothing of all this.
@@ -93,7 +93,7 @@ class Places:
     functions: set[str] = field(default_factory=set)
     table_functions: set[str] = field(default_factory=set)
     others: bool = False
-    arguments: list[tuple[str, str]] = field(default_factory=list)
+    arguments: list[tuple[str, slice]] = field(default_factory=list)
     only_named: bool = True
     reads_names: bool = False
     grouping_sets: bool = False
@@ -105,6 +105,7 @@ _LITERAL = r"(?:-?\d+(?:\.\d+)?|'(?:[^']|'')*')"
 _LONG_LIST = re.compile(
     rf"\((?P<first>\s*{_LITERAL})(?P<rest>(?:\s*,\s*{_LITERAL}){{31,}})\s*\)|'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*"
 )
+_WHOLE_NUMBER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|(?P<number>(?<![\w.$#?])\d+(?![\w.]))")
 _OTHER_QUOTES = re.compile(r"/\*|\$\w*\$|\be'", re.IGNORECASE)
 
 
@@ -131,6 +132,22 @@ def without_long_lists(statement: str) -> str:
 
 
 @lru_cache(maxsize=64)
+def shape(statement: str) -> str:
+    """The statement without long lists, and with 1 for each digit of its whole numbers.
+
+    Statements that differ in numbers alone name the same tables and columns at the same places.
+
+    >>> shape("SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 345 LIMIT 20")
+    "SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 111 LIMIT 11"
+    """
+    if _OTHER_QUOTES.search(statement):
+        return statement
+    return _WHOLE_NUMBER.sub(
+        lambda match: "1" * len(match[0]) if match["number"] else match[0], without_long_lists(statement)
+    )
+
+
+@lru_cache(maxsize=64)
 def tokens(statement: str) -> tuple[Word, ...]:
     """The statement's tokens, without comments and without most of a long list of constants."""
     import duckdb
@@ -149,9 +166,15 @@ def tokens(statement: str) -> tuple[Word, ...]:
     return tuple(words)
 
 
-@lru_cache(maxsize=64)
 def table_places(statement: str) -> Places:
     """What one statement reads."""
+    found = _table_places(shape(statement))
+    # The parser may refuse some numbers, such as the same one twice in a PIVOT.
+    return found if found.parsed else _table_places(statement)
+
+
+@lru_cache(maxsize=64)
+def _table_places(statement: str) -> Places:
     words = tokens(statement)
     cut = _cut(without_long_lists(statement), words)
     if cut is None:
@@ -161,7 +184,7 @@ def table_places(statement: str) -> Places:
     if tree is None:
         return Places(parsed=False)
     raw = (prefix + text + suffix).encode()
-    reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix), statement)
+    reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix))
     reader.visit(tree, _Scope())
     found = reader.found
     found.tables.sort(key=lambda place: place.start)
@@ -457,9 +480,9 @@ class _Reader:
     ``character``: the character at a byte of the parsed text.
     """
 
-    def __init__(self, words: Sequence[Word], character: Callable[[int], int], statement: str) -> None:
+    def __init__(self, words: Sequence[Word], character: Callable[[int], int]) -> None:
         self.found = Places()
-        self._words, self._character, self._statement = words, character, statement
+        self._words, self._character = words, character
         self._at = {word.start: number for number, word in enumerate(words)}
 
     def visit(self, node: Any, scope: _Scope, role: str = "") -> None:
@@ -490,9 +513,20 @@ class _Reader:
             own = {node["cte_name"].lower()} if kind == "RECURSIVE_CTE_NODE" and key == "right" else set()
             self.visit(value, scope._replace(ctes=scope.ctes | own), "order" if kind in _ORDERS else key)
 
-    def _text(self, node: Mapping[str, Any]) -> str:
-        start = node["query_location"]
-        return self._statement[self._character(start) : self._character(start + node["query_location_length"])]
+    def _arguments(self, call: Mapping[str, Any]) -> Iterator[slice]:
+        """The range of each argument of a call in FROM. The tree tells the range of the call alone for certain."""
+        start = self._character(call["query_location"])
+        end = self._character(call["query_location"] + call["query_location_length"])
+        depth, begin = 0, start
+        for word in self._words:
+            if not start <= word.start < end:
+                continue
+            depth += (word.text in ("(", "[", "{")) - (word.text in (")", "]", "}"))
+            if depth == 1 and word.text == "(":
+                begin = word.end
+            elif (depth == 1 and word.text == ",") or (depth == 0 and word.text == ")"):
+                yield slice(begin, word.start)
+                begin = word.end
 
     def _cte(self, definition: Mapping[str, Any], scope: _Scope) -> None:
         if definition["aliases"]:
@@ -511,9 +545,9 @@ class _Reader:
             found.only_named = False
         found.grouping_sets |= len(node.get("group_sets", ())) > 1
         if kind == "TABLE_FUNCTION":
-            function, arguments = node["function"]["function_name"].lower(), node["function"]["arguments"]
+            function = node["function"]["function_name"].lower()
             found.table_functions.add(function)
-            found.arguments += [(function, self._text(one["expression"])) for one in arguments]
+            found.arguments += [(function, argument) for argument in self._arguments(node)]
         if kind == "BASE_TABLE":
             path = node["qualified_name"]["path"]
             if len(path) > 1:
