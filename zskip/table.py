@@ -803,7 +803,7 @@ class Table:
     def _newest(self) -> Snapshot:
         """The newest version of this table. Raises `CommitConflict` if another table now lies at its path."""
         self._require_own()
-        newest = tablelog.load(self._storage)
+        newest = tablelog.newest(self._storage, self.version) or tablelog.load(self._storage)
         if newest.table_id != self.snapshot.table_id:
             raise CommitConflict(f"{self.uri}: the table was replaced by another one. Open it with zskip.open.")
         return newest

@@ -188,6 +188,7 @@ def test_opening_costs_two_reads_and_one_listing(
     assert counted == ["get_range"]
 
 
+@pytest.mark.usefixtures("parts_in_files")
 def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from uuid import UUID
 
 import numpy as np
+import obstore
 import pyarrow as pa
 import pytest
 
 import zskip
+from zskip import tablelog
 from zskip.core.schema import Schema
+from zskip.errors import CommitConflict, DamagedIndex
 from zskip.stats import FileStatistics
-from zskip.tablelog import Index, shards
+from zskip.tablelog import Index, log, shards
 from zskip.tablelog.parts import InlinePart
 
 TYPES = {
@@ -109,3 +112,34 @@ def test_statistics_of_many_columns_or_files_lie_in_files(tmp_path: Path) -> Non
     many = zskip.write(pa.table({"a": range(80)}), tmp_path / "many", by="a", files=8)
     for table in (wide, many):
         assert not isinstance(zskip.open(table.uri).snapshot.shards[0].file_part, InlinePart)
+
+
+def test_the_newest_version_is_found_from_one_that_was_the_newest_before() -> None:
+    """On a store the hint, the listing and the entry are requested at once; none of them is trusted alone."""
+    rows = pa.table({"id": range(10)})
+    table = zskip.write(rows, "memory://since/t", by="id", files=1)
+    storage = table.storage
+    table.append(rows)
+    assert [tablelog.newest(storage, since).version for since in (1, 2)] == [2, 2]  # type: ignore[union-attr]
+    storage.put(log.HINT, b"1\n")  # the hint may be behind
+    assert tablelog.newest(storage, 2).version == 2  # type: ignore[union-attr]
+    storage.put(log.HINT, b"3\n")
+    for since in (1, 2):
+        with pytest.raises(DamagedIndex, match="once held version 3"):
+            tablelog.newest(storage, since)
+    storage.delete(storage.list("").path.to_pylist())
+    assert tablelog.newest(storage, 2) is None
+    other = zskip.write(rows, "memory://since/t", by="id", files=1)
+    assert tablelog.newest(storage, 2).table_id == other.snapshot.table_id  # type: ignore[union-attr]
+    with pytest.raises(CommitConflict, match="replaced"):
+        table.append(rows)
+
+
+def test_the_size_of_a_known_file_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = zskip.write(pa.table({"id": range(1000)}), "memory://sizes/t", by="id", files=4)
+    asked: list[str] = []
+    head = obstore.head
+    monkeypatch.setattr(obstore, "head", lambda store, path: asked.append(path) or head(store, path))
+    assert table.delete("id = 7 or id % 500 = 9").rows == 3
+    now = set(table.index.recorded_paths(np.arange(len(table.index))).to_pylist())
+    assert all(path.removeprefix("t/") in now for path in asked), "only new files are asked for"

@@ -77,6 +77,10 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
         options.setdefault("cache_type", "readahead")
         return _File(self, path, mode=mode, block_size=block_size or 1 << 20, **options)
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """At most ``length`` bytes of a file from a non-negative ``start``."""
+        return self._storage.read_range(self._relative(path), start, length)
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         relative = self._relative(path)
         if start is None and end is None:
@@ -88,4 +92,5 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
 
 class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.fs.cat_file(self.path, start, end)  # type: ignore[no-any-return]
+        # The size is known since the file was opened: `cat_file` would ask for it again.
+        return self.fs.read_range(self.path, start, end - start)  # type: ignore[no-any-return]

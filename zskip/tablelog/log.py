@@ -132,22 +132,39 @@ def hinted(storage: Storage) -> int | None:
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
 
 
-def newest(storage: Storage) -> Snapshot | None:
-    """The newest snapshot; None if there is no table. Raises `DamagedIndex` and `UnsupportedFormat`."""
-    hint = hinted(storage)
-    if hint is None or storage.local is not None:
-        version = _latest(storage, hint)
+def newest(storage: Storage, since: int | None = None) -> Snapshot | None:
+    """The newest snapshot; None if there is no table. Raises `DamagedIndex` and `UnsupportedFormat`.
+
+    ``since``: a version that was the newest before, in place of waiting for the hint.
+    """
+    if storage.local is not None:
+        version = latest_version(storage)
         found = read_entry(storage, version) if version else None
     else:
-        # Mostly the hint is right: its entry is requested together with the listing that tells.
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(read_entry, storage, hint)
-            version = _latest(storage, hint)
-            found = asked.result() if version == hint else read_entry(storage, version)
+        version, found = _newest_remote(storage, since)
     while found is None and version < (later := latest_version(storage)):
         # Others committed, and a vacuum has expired this version before it was read.
         version, found = later, read_entry(storage, later)
     return found
+
+
+def _newest_remote(storage: Storage, since: int | None) -> tuple[int, Snapshot | None]:
+    """The newest version and its snapshot, with few requests one after another.
+
+    Mostly the hint, or ``since``, is right: its entry is requested together with the listing that tells.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        hint = pool.submit(hinted, storage)
+        start = hint.result() if since is None else since
+        if start is None:
+            version = _latest(storage, None)
+            return version, read_entry(storage, version) if version else None
+        entry = pool.submit(read_entry, storage, start)
+        version = max(versions(storage, start), default=0)
+        known = hint.result()
+        if version < (start if known is None else known):  # an entry is missing, or a later one was made just now
+            version = _latest(storage, known)
+        return version, entry.result() if version == start else read_entry(storage, version) if version else None
 
 
 def load(storage: Storage, version: int | None = None, as_of: datetime | None = None) -> Snapshot:

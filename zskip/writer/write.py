@@ -215,8 +215,8 @@ class _Write:
         by = [column.path for column in self.schema.orderable(self.options.by)]
         sorted_by = top_level(by, self.schema)
 
-        def replaced(item: tuple[int, int, str]) -> _File | None:
-            position, number, path = item
+        def replaced(item: tuple[int, int, str, int | None]) -> _File | None:
+            position, number, path, size = item
             given = rows_of(number)
             if not given.num_rows:
                 return None
@@ -227,13 +227,14 @@ class _Write:
             folder = path[: path.rfind("/") + 1].removeprefix("_data/" if self.options.hidden else "")
             target = self.options.data_path(folder, in_place(path, self.id, position))
             uri = self.storage.uri_of(path)
-            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri)) as old:
+            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as old:
                 encoding = encoding_of(old.metadata, rows, self.options.compression)
             return self._write_file(target, rows, sorted_by, encoding)
 
-        largest = max(np.asarray(pc.fill_null(index.sizes(numbers), 0)).tolist(), default=0)
+        sizes = index.sizes(numbers).to_pylist()
+        largest = max((size or 0 for size in sizes), default=0)
         window = int(max(1, min(self.cores + 1, self.limit // max(1, _UNPACKED * largest))))
-        items = zip(range(len(paths)), numbers.tolist(), paths, strict=True)
+        items = zip(range(len(paths)), numbers.tolist(), paths, sizes, strict=True)
         files = [file for file in in_parallel(self.pool, replaced, items, window) if file is not None]
         rows = sum(pc.sum(file.units.row_count).as_py() for file in files)
         return self._written(Routing((), ((),), ()), files, rows)
