@@ -44,13 +44,13 @@ def test_two_writers_and_a_vacuum_in_every_order() -> None:
     ],
 )
 def test_other_verbs_and_a_vacuum_in_every_order(verbs: tuple[str, ...]) -> None:
-    assert explore(verbs) > 500
+    assert explore(verbs) > 400
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verbs", [("append", "vacuum"), ("restore", "vacuum"), ("append", "append")])
 def test_two_at_a_time_in_every_order_of_all_their_calls(verbs: tuple[str, ...]) -> None:
-    assert explore(verbs, turns=FINE) > 100
+    assert explore(verbs, turns=FINE) > 50
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
