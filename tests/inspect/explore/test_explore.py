@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -401,6 +402,7 @@ def test_a_click_chooses_the_smallest_box_there_or_one_nearby(browser: Any, tmp_
 
     table = many_files(tmp_path / "few", 30, width=600_000)
     show(browser, table.explore(tmp_path / "page.html", where="a < 500000"))
+    assert re.match(r"part-\d+\.parquet: read, ", text_of(browser, "file"))
     wait_for(browser, f"return {SOURCE}.left.length === 30", "picture:files")
     boxes = browser.execute_script(
         f"return ['left', 'right', 'bottom', 'top'].map((side) => [...{SOURCE}[side]])", "picture:files"

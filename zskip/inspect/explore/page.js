@@ -309,6 +309,8 @@ function start(page) {
     const file = picture.fileAt(across, up);
     if (file !== undefined) tell(file);
   };
+  // The reader sees at once why a file is read; without one, why a file is skipped.
+  if (files) tell(Math.max(0, page.kept.indexOf(1)));
   for (const one of page.workload) {
     const row = document.createElement("tr");
     cell(row, one.text);
