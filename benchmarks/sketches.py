@@ -33,7 +33,7 @@ from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.plan import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.tablelog import Index, SketchRecord, commit, load
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
@@ -250,7 +250,7 @@ def made_up(folder: Path) -> pa.StringArray:
     coverage, bits = Coverage.of(ids.to_numpy()), SKETCHES["values"].key_bits(len(uid))
     storage = open_storage(str(fresh(folder)))
     folder.mkdir(parents=True)
-    part, entries = Drafts(storage).write(
+    part, entries = Drafts(storage, Staged(storage.delete)).write(
         "sketches", ".parquet", lambda sink: write_segment(sink, [MergeInput(Run(pairs), number)], coverage, bits)
     )
     record = SketchRecord(SketchName("uid", "values"), (SegmentRecord(part, MILLION, entries),))

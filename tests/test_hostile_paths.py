@@ -13,6 +13,7 @@ import pytest
 import zskip
 from zskip import tablelog
 from zskip.errors import UnsafePath
+from zskip.storage import Staged
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.shards import write_shards
@@ -35,7 +36,7 @@ def test_a_shard_that_names_a_file_outside_is_refused(path: str, tmp_path: Path)
     table = zskip.write(pa.table({"a": [1, 2]}), tmp_path / "t", by="a")
     storage, snapshot = table.storage, table.snapshot
     files = replace(table.index.data_files(), path=pa.array([path]))
-    shards = write_shards(Drafts(storage), files, snapshot.schema, 2)
+    shards = write_shards(Drafts(storage, Staged(storage.delete)), files, snapshot.schema, 2)
     storage.put(log.entry_path(2), to_bytes(replace(snapshot, version=2, parent=1, shards=shards)))
     forged = zskip.open(table.uri)
     assert forged.version == 2

@@ -138,6 +138,16 @@ def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None
     assert set((tmp_path / "t").glob("*.parquet")) == before
 
 
+def test_abort_after_a_commit_that_may_have_been_made_keeps_the_files(tmp_path: Path) -> None:
+    rows = pa.table({"x": range(100)})
+    zskip.write(rows, tmp_path / "t", by=["x"], files=2)
+    writer = data_source._writer_class()(data_source.write_job(str(tmp_path / "t"), {}, rows.schema, overwrite=False))
+    messages = [writer.write(iter(rows.to_batches())) for _ in range(2)]
+    writer.commit(messages)
+    writer.abort(messages)  # as Spark does where the commit was made, but raised
+    assert zskip.open(tmp_path / "t").count() == 300
+
+
 @pytest.mark.parametrize("missing", ["zskip", "pyarrow"])
 def test_an_executor_that_cannot_import_zskip_says_which_python_it_is(missing: str) -> None:
     rule = Inference(HiveRule(infers=True, clock="timestamp", has_time=True), int96=True, clocks=True, texts=False)

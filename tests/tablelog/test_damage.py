@@ -18,7 +18,7 @@ import zskip
 from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts, InlinePart, Part, read_part
 from zskip.tablelog.shards import ShardReader
@@ -146,7 +146,7 @@ def test_a_signed_part_with_a_column_of_another_type_is_damage(
     sink = io.BytesIO()
     pq.write_table(pa.table({"row_count": [1], name: values}), sink, use_dictionary=False)
     storage = open_storage(str(tmp_path))
-    part = Drafts(storage).publish("stats", ".stats", sink.getvalue())
+    part = Drafts(storage, Staged(storage.delete)).publish("stats", ".stats", sink.getvalue())
     reader = ShardReader(storage, part, 1, Schema(pa.schema({"a": pa.int64()})))
     assert reader.row_count().to_pylist() == [1]
     with pytest.raises(DamagedIndex, match=f'holds {held} in "{name}", not'):

@@ -22,7 +22,7 @@ import xxhash
 import zskip
 from zskip import tablelog
 from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound, UnsupportedFormat
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.snapshot import fields_of, from_bytes, to_bytes
@@ -156,7 +156,7 @@ def test_a_part_that_names_a_file_by_null_is_damage(tmp_path: Path) -> None:
     place = part.column_names.index("path")
     sink = io.BytesIO()
     pq.write_table(part.set_column(place, "path", pa.nulls(len(part), pa.string())), sink, use_dictionary=False)
-    bad = replace(shard, file_part=Drafts(storage).publish("stats", ".stats", sink.getvalue()))
+    bad = replace(shard, file_part=Drafts(storage, Staged(storage.delete)).publish("stats", ".stats", sink.getvalue()))
     storage.put(log.entry_path(1), to_bytes(replace(table.snapshot, shards=(bad,))))
     with pytest.raises(DamagedIndex, match=re.escape(bad.file_part.path)):
         zskip.open(table.uri).plan("id = 3").paths  # noqa: B018  # the plan may be lazy

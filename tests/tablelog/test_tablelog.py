@@ -33,7 +33,7 @@ from zskip.errors import (
     ZskipError,
 )
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage import Storage, open_storage
+from zskip.storage import Staged, Storage, open_storage
 from zskip.storage import local as local_module
 from zskip.tablelog import log
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
@@ -109,14 +109,15 @@ def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: Sto
     base = start(storage, "part-1.parquet")
     tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
     before = storage.list("_zskip").path
-    undone: list[bool] = []
-    with pytest.raises(CommitConflict):
+    removed: list[str] = []
+    staged = Staged(removed.extend)
+    staged.add(["part-9.parquet"])
+    with pytest.raises(CommitConflict), staged:
         tablelog.commit(
-            storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"],
-            undo=lambda: undone.append(True),
-        )  # fmt: skip
+            storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"], staged=staged
+        )
     assert storage.list("_zskip").path == before
-    assert undone == [True]
+    assert removed == ["part-9.parquet"]
 
 
 def test_two_tables_cannot_start_at_one_place(storage: Storage) -> None:
@@ -150,17 +151,13 @@ def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: 
 def test_a_batch_is_committed_once(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     first = tablelog.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
-    undone: list[bool] = []
-    again = tablelog.commit(
-        storage,
-        base,
-        "append",
-        add=add(storage, "part-3.parquet"),
-        batch=("stream", 7),
-        undo=lambda: undone.append(True),
-    )
+    removed: list[str] = []
+    with Staged(removed.extend) as staged:
+        staged.add(["part-3.parquet"])
+        files = add(storage, "part-3.parquet")
+        again = tablelog.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
     assert again == first
-    assert undone == [True]
+    assert removed == ["part-3.parquet"]
 
 
 def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
@@ -396,7 +393,7 @@ def test_few_bytes_that_stand_for_many_are_refused(encoding: str, tmp_path: Path
     ) as writer:
         writer.write_table(pa.table({"path": long}))
     storage = open_storage(tmp_path)
-    part = Drafts(storage).publish("stats", ".stats", sink.getvalue().to_pybytes())
+    part = Drafts(storage, Staged(storage.delete)).publish("stats", ".stats", sink.getvalue().to_pybytes())
     assert part.size < 100_000
     with pytest.raises(DamagedIndex, match="unfolds"):
         ShardReader(storage, part, len(long), SCHEMA).columns(["path"])
@@ -451,11 +448,13 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: Stor
 
 def test_a_commit_that_may_have_been_made_keeps_its_files(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    undone: list[bool] = []
+    removed: list[str] = []
     lossy: Any = Lossy(storage, made=False, times=99)
-    with pytest.raises(UncertainCommit, match="version 2 may have been made"):
-        tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), undo=lambda: undone.append(True))
-    assert undone == []
+    staged = Staged(removed.extend)
+    staged.add(["part-2.parquet"])
+    with pytest.raises(UncertainCommit, match="version 2 may have been made"), staged:
+        tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
+    assert removed == []
 
 
 def test_a_disk_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

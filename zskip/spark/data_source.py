@@ -35,7 +35,7 @@ from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
-from zskip.storage import Storage, hive, open_storage
+from zskip.storage import Staged, Storage, abandon, hive, open_storage
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.tablelog import Index, Snapshot, with_segments
@@ -268,7 +268,10 @@ def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
             self.job.commit(_written(messages))
 
         def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-            self.job.abort(_written(messages))
+            # Without a message for each task, no commit was begun. A commit removes its files itself, unless it may
+            # have been made; Spark calls this then too.
+            if None in messages:
+                self.job.abort(_written(messages))
 
     return Writer
 
@@ -412,7 +415,10 @@ class _WriteJob:
         given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
         schema = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
         look_ups = None if self.overwrite else append.look_ups_of(Index(storage, base), kept)
-        return write_files(given, storage, Schema(schema), append.sized_by_rows(base, kept), look_ups)
+        with Staged(storage.delete) as staged:
+            written = write_files(given, storage, Schema(schema), append.sized_by_rows(base, kept), look_ups, staged)
+            staged.handed_over()  # the driver commits the files of all tasks, or removes them
+            return written
 
     def commit(self, parts: Sequence[Written]) -> None:
         """Commit the files of all tasks at once. Raises `CommitConflict` after removing the files."""
@@ -425,7 +431,13 @@ class _WriteJob:
             max([part.rows_per_file for part in parts], default=1),
             reduce(with_segments, [part.sketches for part in parts], ()),
         )
-        done = replace(LOCAL, write=lambda *_: whole)
+
+        def handed_over(*given: Any) -> Written:
+            staged: Staged = given[-1]
+            staged.add(whole.paths)
+            return whole
+
+        done = replace(LOCAL, write=handed_over)
         given = of_reader(self.rows.empty_table().to_reader())
         with tablelog.naming_vacuums(storage, base):
             if self.overwrite:
@@ -437,7 +449,7 @@ class _WriteJob:
     def abort(self, parts: Sequence[Written]) -> None:
         """Remove the files of the tasks that succeeded."""
         for part in parts:
-            append.removal(self.storage, part)()
+            abandon(self.storage, part.paths)
 
     def _base(self) -> tuple[Storage, Snapshot]:
         storage = self.storage

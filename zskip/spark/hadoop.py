@@ -29,7 +29,7 @@ from zskip import storage as storages
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.spark.jvm import one_line
 from zskip.spark.spark_session import is_connect, require_session
-from zskip.storage import Listing, Storage, abandon, undone_on_error
+from zskip.storage import Listing, Storage, abandon
 from zskip.storage.opening import is_supported
 from zskip.storage.remote import Upload
 from zskip.storage.secrets import refuse_secrets
@@ -332,15 +332,19 @@ class HadoopStorage:
         folder, _, name = table_path(path).rpartition("/")
         temporary = f"{folder}/.{name[:100]}.{secrets.token_hex(8)}.tmp".lstrip("/")
         chunks = iter([data]) if isinstance(data, bytes) else iter(lambda: data.read(_CHUNK_BYTES), b"")
-        with undone_on_error(partial(abandon, self, [temporary])), self._translated(path):
-            stream = self._files.create(self._at(temporary), False)
-            try:
-                for chunk in chunks:
-                    stream.write(chunk)
-                if stream.hasCapability("hsync"):
-                    stream.hsync()
-            finally:
-                stream.close()
+        try:
+            with self._translated(path):
+                stream = self._files.create(self._at(temporary), False)
+                try:
+                    for chunk in chunks:
+                        stream.write(chunk)
+                    if stream.hasCapability("hsync"):
+                        stream.hsync()
+                finally:
+                    stream.close()
+        except BaseException:
+            abandon(self, [temporary])
+            raise
         return temporary
 
     def open_writer(self, path: str) -> BinaryIO:

@@ -30,7 +30,7 @@ from zskip.spark.handoff import column, read_files
 from zskip.spark.spark_session import require_java, require_pyspark, require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
-from zskip.storage import Storage, abandon, undone_on_error
+from zskip.storage import Staged, Storage
 from zskip.tablelog import Index, SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
@@ -153,6 +153,7 @@ def _write(
     schema: Schema,
     options: WriteOptions,
     look_ups: LookUps | None,
+    staged: Staged,
 ) -> Written:
     """`write_files` on the cluster. The DataFrame is evaluated three times: to count, to sample and to write."""
     local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
@@ -171,9 +172,8 @@ def _write(
     sampled = staging.count_and_sample(df, schema, options)
     routing = staging.fit(df, sampled, schema, options, look_ups)
     length = max(1, -(-sampled.total // max(routing.files, 1)))
-    files = staging.write(df, storage, schema, options, routing, sampled, length)
-    with undone_on_error(partial(abandon, storage, files.path.to_pylist())):
-        files, sketches = _sketched(df.sparkSession, storage, schema, options, files)
+    files = staging.write(df, storage, schema, options, routing, sampled, length, staged)
+    files, sketches = _sketched(df.sparkSession, storage, schema, options, files, staged)
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
 
@@ -219,23 +219,20 @@ _ITEMS_PER_TASK, _TASKS_AT_ONCE = 4, 64
 
 
 def _sketched(
-    spark: SparkSession, storage: Storage, schema: Schema, options: WriteOptions, files: DataFiles
+    spark: SparkSession, storage: Storage, schema: Schema, options: WriteOptions, files: DataFiles, staged: Staged
 ) -> tuple[DataFiles, tuple[SketchRecord, ...]]:
     """The files with ids, and the segments of the sketches that the options name. Without sketches, files get no ids.
 
-    The driver holds the keys of at most 256 files at once, besides its memory for sorting. Raises `CorruptFile` after
-    removing the segments.
+    The driver holds the keys of at most 256 files at once, besides its memory for sorting. Raises `CorruptFile`.
     """
     names = named_sketches(options.sketches, schema)
     if not names:
         return files, ()
     files = replace(files, id=new_ids(len(files)))
     paths = files.path.to_pylist()
-    drafts = Drafts(storage)
-    with undone_on_error(drafts.discard):
-        read = partial(keys_of_file, storage, schema, tuple(options.partition_by), names)
-        keys = _map_items(spark, storage, read, paths, options)
-        return files, segments_of(drafts, names, keys, paths, files.id.to_numpy(), options)
+    read = partial(keys_of_file, storage, schema, tuple(options.partition_by), names)
+    keys = _map_items(spark, storage, read, paths, options)
+    return files, segments_of(Drafts(storage, staged), names, keys, paths, files.id.to_numpy(), options)
 
 
 def _map_items(

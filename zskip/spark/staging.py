@@ -24,7 +24,7 @@ from zskip.spark.handoff import column, spark_uri
 from zskip.spark.layout_expressions import leaf_column, lookup, union_of_columns
 from zskip.spark.spark_session import setting
 from zskip.stats import DataFiles, FileStatistics
-from zskip.storage import Storage, abandon, undone_on_error
+from zskip.storage import Staged, Storage
 from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes
 from zskip.writer.look_ups import LookUps
@@ -56,19 +56,19 @@ def write(
     routing: Routing,
     sampled: Sampled,
     rows_per_file: int,
+    staged: Staged,
 ) -> DataFiles:
-    """Write the rows as data files, without a commit. After an error none of them remains."""
+    """Write the rows as data files, without a commit. ``staged`` has each from before it is in the table's folders."""
     identity = secrets.token_hex(8)
-    staged = f"_zskip/staging-{identity}"
-    moved: list[str] = []
+    folder = f"_zskip/staging-{identity}"
     try:
-        with undone_on_error(lambda: abandon(storage, moved)):
-            if sampled.total:
-                _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file)
-                _move(storage, staged, options, identity, moved)
-            return _data_files(rows, storage, schema, moved)
+        moved: list[str] = []
+        if sampled.total:
+            _run(rows, unquote(spark_uri(storage, folder)), options, routing, sampled, rows_per_file)
+            moved = _move(storage, folder, options, identity, staged)
+        return _data_files(rows, storage, schema, moved)
     finally:
-        _clear(storage, staged)
+        _clear(storage, folder)
 
 
 # --- on the cluster ---
@@ -129,18 +129,18 @@ def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> Data
 
 def _move(
     storage: Storage,
-    staged: str,
+    staging: str,
     options: WriteOptions,
     identity: str,
-    moved: list[str],
-) -> None:
-    """Move the committed files into the table in layout order, appending the path of each to ``moved``.
+    staged: Staged,
+) -> list[str]:
+    """Move the files from the staging folder into the table in layout order. Returns their new paths.
 
     A file's number in the layout is the number of its task, from its name.
     """
-    found = []
-    for path in storage.list(staged).path.to_pylist():
-        inner = path[len(staged) + 1 :]
+    found, moved = [], []
+    for path in storage.list(staging).path.to_pylist():
+        inner = path[len(staging) + 1 :]
         folder, _, name = inner.rpartition("/")
         match = re.match(r"part-(\d+)-.*[-.]c(\d+)", name)
         if match and name.endswith(".parquet") and not inner.startswith("_temporary/"):
@@ -149,7 +149,9 @@ def _move(
         suffix = f"-{piece}" if piece else ""
         target = options.data_path(f"{folder}/" if folder else "", f"part-{number:06d}-{identity}{suffix}")
         moved.append(target)
+        staged.add([target])
         storage.move(path, target)
+    return moved
 
 
 def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
@@ -166,10 +168,10 @@ def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[s
     return files.take(np.flatnonzero(~empty)) if empty.any() else files
 
 
-def _clear(storage: Storage, staged: str) -> None:
+def _clear(storage: Storage, staging: str) -> None:
     with suppress(OSError):  # vacuum removes orphans
-        storage.delete(storage.list(staged).path.to_pylist())
-        storage.remove_empty(staged)
+        storage.delete(storage.list(staging).path.to_pylist())
+        storage.remove_empty(staging)
 
 
 # The order of rows inside a file on Spark: the layout continues down to row groups, as in `Assignment.arrange`. rows

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from zskip.storage.opening import open_storage
 from zskip.storage.staged import Staged
-from zskip.storage.storage import Listing, Storage, abandon, undone_on_error
+from zskip.storage.storage import Listing, Storage, abandon
 
-__all__ = ["Listing", "Staged", "Storage", "abandon", "open_storage", "undone_on_error"]
+__all__ = ["Listing", "Staged", "Storage", "abandon", "open_storage"]

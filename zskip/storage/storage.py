@@ -7,8 +7,8 @@ on a local disk, and a conditional put in an object store.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -171,16 +171,6 @@ def abandon(storage: Storage, paths: Sequence[str]) -> None:
     """
     with suppress(Exception):
         storage.delete(paths)
-
-
-@contextmanager
-def undone_on_error(undo: Callable[[], object]) -> Iterator[None]:
-    """Call ``undo`` if the ``with`` block raises, after an interrupt too."""
-    try:
-        yield
-    except BaseException:
-        undo()
-        raise
 
 
 def table_path(path: str) -> str:

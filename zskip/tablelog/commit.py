@@ -73,7 +73,7 @@ def commit(
     restore: Snapshot | None = None,
     since: int | None = None,
     still: Callable[[Snapshot], None] | None = None,
-    undo: Callable[[], None] | None = None,
+    staged: Staged | None = None,
     sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
     merge_sketches: bool = False,
     dimensions: Sequence[Dimension] | None = None,
@@ -85,8 +85,8 @@ def commit(
     snapshot · ``since``: the newest version when the first of the new files was begun, by default that of ``base`` ·
     ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
     version and with ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above
-    the last committed one, nothing changes and the files are not used · ``undo``: called if the change was certainly
-    not made, to remove the data files; a commit that may have been made must keep them · ``sketches``: returns the new
+    the last committed one, nothing changes and the files are not used · ``staged``: the files of ``add`` and of the
+    new sketches, whose owner removes them if they are not used, or uses them again · ``sketches``: returns the new
     sketches, given those of the previous version (none with ``replace_all``); None if unchanged · ``merge_sketches``:
     merge all segments of each sketch into one · ``dimensions``: whose attributes the index holds; None if unchanged.
 
@@ -120,14 +120,9 @@ def commit(
     if restore is not None:
         change = replace(change, schema=restore.schema, layout=restore.layout, dimensions=restore.dimensions)
 
-    def take_back(paths: Sequence[str]) -> None:
-        attempt.drafts.discard()
-        if undo is not None:
-            undo()
-
     try:
-        with Staged(take_back) as staged:
-            attempt = _Attempt(storage, change, since if since is not None or base is None else base.version, staged)
+        with Staged(storage.delete, within=staged) as parts:
+            attempt = _Attempt(storage, change, since if since is not None or base is None else base.version, parts)
             if add is not None:
                 _require_safe_paths(add)
                 if managed:
@@ -148,7 +143,7 @@ class _Attempt:
     def __init__(self, storage: Storage, change: _Change, since: int | None, staged: Staged) -> None:
         self.storage, self.change, self.since, self.staged = storage, change, since or 0, staged
         self.commit_id = secrets.token_hex(16)
-        self.drafts = Drafts(storage)
+        self.drafts = Drafts(storage, staged)
         self._added: tuple[Shard, ...] | None = None
 
     def first(self) -> Snapshot:

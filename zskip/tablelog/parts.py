@@ -21,6 +21,7 @@ import xxhash
 from zskip.core.types import Json, decode_typed, encode_typed
 from zskip.errors import DamagedIndex, UnsafePath, UnsupportedFormat
 from zskip.storage.local import LocalStorage
+from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage, abandon
 
 if TYPE_CHECKING:
@@ -96,16 +97,17 @@ class InlinePart:
 
 
 class Drafts:
-    """The parts written for one change, under a run of its own. `discard` removes them if the change is not made."""
+    """The parts written for one change, under a run of its own. ``staged`` removes them if the change is not made."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, storage: Storage, staged: Staged) -> None:
+        self.storage, self._staged = storage, staged
         self._run, self._numbers = secrets.token_hex(8), itertools.count()
         self._begun: list[str] = []
 
     def _name(self, folder: str, suffix: str) -> str:
         path = f"_zskip/{folder}/{self._run}-{next(self._numbers)}{suffix}"
         self._begun.append(path)
+        self._staged.add([path])
         return path
 
     def publish(self, folder: str, suffix: str, data: bytes) -> Part:
@@ -130,7 +132,7 @@ class Drafts:
         return frozenset(self._begun)
 
     def discard(self, keep: Collection[str] = ()) -> None:
-        """Remove all parts, incomplete ones included, except those to keep."""
+        """Remove all parts that no version names, incomplete ones included, except those to keep."""
         unused = [path for path in self._begun if path not in keep]
         self._begun = [path for path in self._begun if path in keep]
         abandon(self.storage, unused)

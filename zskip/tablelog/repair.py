@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.core.receipts import Repaired
-from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
+from zskip.errors import CommitConflict, DamagedIndex
 from zskip.parquet import footers
 from zskip.stats import DataFiles, FileStatistics
+from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import data_files
@@ -121,8 +122,8 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
         # The folder is the table: its files in the lost shards are indexed again as they are now.
         intact = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
         return refresh(Index(storage, replace(snapshot, shards=intact)), threads=threads)
-    drafts = Drafts(storage)
-    try:
+    with Staged(storage.delete) as staged:
+        drafts = Drafts(storage, staged)
         shards: list[Shard] = []
         for shard in snapshot.shards:
             if shard in without_groups:
@@ -131,21 +132,16 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
                 shards.append(shard)
         if nameless:
             shards += _named_again(drafts, snapshot, nameless, threads)
-        made = _committed(storage, snapshot, shards, lost)
-    except UncertainCommit:
-        raise
-    except Exception:
-        drafts.discard()
-        raise
-    drafts.discard(keep=set() if made is None else {part.path for part in made.parts})
-    return made
+        return _committed(storage, snapshot, shards, lost, staged)
 
 
-def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
+def _committed(
+    storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part], staged: Staged
+) -> Snapshot | None:
     """Commit the next version, with these shards; None if another writer came first."""
     details = {"parts": [part.path for part in lost]}
     made = snapshot.followed_by(shards=tuple(shards), operation="repair", details=details)
-    if not log.create(storage, made, snapshot):
+    if not log.create(storage, made, snapshot, staged):
         return None
     log.write_hint(storage, made.version)
     return made

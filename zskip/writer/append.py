@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
@@ -15,7 +15,7 @@ from zskip.core.option_checks import require_number
 from zskip.core.receipts import Appended
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
-from zskip.storage import Storage, abandon, hive, undone_on_error
+from zskip.storage import Staged, Storage, hive
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load, with_segments
 from zskip.tablelog.sketches import SKETCHES, named_sketches
@@ -64,22 +64,23 @@ def create(
         star = options.star()
     Schema(pa.schema([*schema.arrow, *([] if star is None else star.attributes)])).orderable(options.by)
     options = replace(options, partition_by=partition_by, star=None if star is None else lambda: star)
-    written = backend.write(source, storage, schema, options, None)
-    return commit(
-        storage,
-        base,
-        "write" if base is None else "overwrite",
-        add=written.files,
-        replace_all=base is not None,
-        schema=schema,
-        layout=layout_record(written, options),
-        partition_by=partition_by,
-        details={"rows": written.rows, "files": len(written.files)},
-        batch=batch,
-        undo=removal(storage, written),
-        sketches=lambda before: written.sketches,
-        dimensions=() if star is None else star.dimensions,
-    )
+    with Staged(storage.delete) as staged:
+        written = backend.write(source, storage, schema, options, None, staged)
+        return commit(
+            storage,
+            base,
+            "write" if base is None else "overwrite",
+            add=written.files,
+            replace_all=base is not None,
+            schema=schema,
+            layout=layout_record(written, options),
+            partition_by=partition_by,
+            details={"rows": written.rows, "files": len(written.files)},
+            batch=batch,
+            staged=staged,
+            sketches=lambda before: written.sketches,
+            dimensions=() if star is None else star.dimensions,
+        )
 
 
 def require_batch(batch: object) -> None:
@@ -121,42 +122,37 @@ def append(
     schema = Schema(appended(base.schema.arrow, source.schema))
     _require_same_partition_types(base, schema)
     look_ups = look_ups_of(Index(storage, base), kept)
-    written = backend.write(source, storage, schema, sized_by_rows(base, kept), look_ups)
-    if not written.rows:
-        return base, Appended(base.version, 0, 0, 0)
-    remove, since = removal(storage, written), base.version
-    not_committed: list[bool] = []
-    for attempt in range(_ATTEMPTS):
-        try:
-            snapshot = commit(
-                storage,
-                base,
-                "append",
-                add=written.files,
-                schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-                layout=layout_record(written, kept) if base.layout is None and not attempt else None,
-                details={"rows": written.rows, "files": len(written.files)},
-                batch=batch,
-                since=since,
-                undo=lambda: not_committed.append(True),
-                sketches=lambda before: with_segments(before, written.sketches),
-            )
-            break
-        except BaseException as error:
-            other_table = isinstance(error, CommitConflict) and not isinstance(error, FilesRemoved)
-            if not other_table or attempt == _ATTEMPTS - 1:
-                if not_committed:
-                    remove()
+    since = base.version
+    with Staged(storage.delete) as staged:
+        written = backend.write(source, storage, schema, sized_by_rows(base, kept), look_ups, staged)
+        if not written.rows:
+            return base, Appended(base.version, 0, 0, 0)
+        for attempt in range(_ATTEMPTS):
+            try:
+                snapshot = commit(
+                    storage,
+                    base,
+                    "append",
+                    add=written.files,
+                    schema=None if schema.arrow.equals(base.schema.arrow) else schema,
+                    layout=layout_record(written, kept) if base.layout is None and not attempt else None,
+                    details={"rows": written.rows, "files": len(written.files)},
+                    batch=batch,
+                    since=since,
+                    staged=staged,
+                    sketches=lambda before: with_segments(before, written.sketches),
+                )
+                break
+            except FilesRemoved:
                 raise
-        # Another writer extended the schema or changed the layout. The files can still be added if their schema fits.
-        not_committed.clear()
-        with undone_on_error(remove):
+            except CommitConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            # Another writer extended the schema or changed the layout. The files can still be added if they fit.
             base = _newest(storage, base)
             schema = Schema(appended(base.schema.arrow, schema.arrow))
-    if not_committed:
-        # The table already contains this batch: another writer committed it.
-        remove()
-        return snapshot, Appended(snapshot.version, 0, 0, 0)
+        if not staged.is_committed:  # another writer has committed this batch
+            return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
 
 
@@ -289,12 +285,6 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
     if any(given.get(name) is not None for name in _SIZES):
         reset |= dict.fromkeys(_SIZES)
     return replace(kept, **{**reset, **given})
-
-
-def removal(storage: Storage, written: Written) -> Callable[[], None]:
-    """A function that removes the written files. Call it only if their commit has certainly failed."""
-    segments = [segment.part.path for sketch in written.sketches for segment in sketch.segments]
-    return lambda: abandon(storage, [*written.files.path.to_pylist(), *segments])
 
 
 def require_managed(storage: Storage, base: Snapshot) -> None:

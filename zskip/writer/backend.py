@@ -15,7 +15,7 @@ from zskip.core import engine_registry
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
 from zskip.plan.scan import Scan
-from zskip.storage import Storage, open_storage
+from zskip.storage import Staged, Storage, open_storage
 from zskip.tablelog import Index
 from zskip.writer.look_ups import LookUps
 from zskip.writer.open_source import open_source
@@ -40,16 +40,16 @@ class Backend:
     the rows of a caller's source · ``rows_of_scan(scan, schema)``: the rows that a scan selects, of these
     types, which differ from the scan's own in INT96 columns ·
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
-    ``write(rows, storage, schema, options, look_ups)``: write data files as `write_files` does, and leave none after an
-    error · ``map(storage, function, items, options)``: the result of a function for each item, in their order; the
-    function can be pickled and reads files of the storage.
+    ``write(rows, storage, schema, options, look_ups, staged)``: write data files as `write_files` does ·
+    ``map(storage, function, items, options)``: the result of a function for each item, in their order; the function can
+    be pickled and reads files of the storage.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     open_rows: Callable[[Any, Mapping[str, Any] | None], Rows]
     rows_of_scan: Callable[[Scan, pa.Schema], Rows]
     rows_of_files: Callable[[Index, np.ndarray], Rows]
-    write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None], Written]
+    write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
 
 

@@ -22,9 +22,9 @@ from zskip.language import Predicate
 from zskip.language.tree import In, Reference
 from zskip.plan import Survivors, find_survivors
 from zskip.stats import DataFiles
-from zskip.storage import Storage
+from zskip.storage import Staged, Storage, abandon
 from zskip.tablelog import Index, Snapshot, commit, with_segments
-from zskip.writer.append import kept_options, look_ups_of, removal, require_managed, sized_by_rows
+from zskip.writer.append import kept_options, look_ups_of, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.key_match import Keys, read_rows
 from zskip.writer.options import WriteOptions
@@ -47,14 +47,8 @@ def delete(
     `CorruptFile` if a file does not hold the rows that the index records. Then the table is unchanged.
     """
     require_managed(storage, base)
-    deletion = _Deletion(storage, matching, rest, options, backend)
-    try:
-        return deletion.run(base)
-    except BaseException:
-        if not deletion.uncertain:
-            for step in deletion.steps:
-                removal(storage, step.written)()
-        raise
+    with Staged(storage.delete) as staged:
+        return _Deletion(storage, matching, rest, options, backend, staged).run(base)
 
 
 def would_delete(storage: Storage, base: Snapshot, matching: Predicate) -> Deleted:
@@ -97,15 +91,20 @@ class _FilesAdded(Exception):
 
 
 class _Deletion:
-    """A delete in progress. ``steps``: those taken so far · ``uncertain``: whether its commit may have succeeded."""
+    """A delete in progress. ``steps``: those taken so far · ``staged``: the files written so far."""
 
     def __init__(
-        self, storage: Storage, matching: Predicate, rest: Predicate, options: WriteOptions, backend: Backend
+        self,
+        storage: Storage,
+        matching: Predicate,
+        rest: Predicate,
+        options: WriteOptions,
+        backend: Backend,
+        staged: Staged,
     ) -> None:
         self.storage, self.matching, self.rest = storage, matching, rest
-        self.options, self.backend = options, backend
+        self.options, self.backend, self.staged = options, backend, staged
         self.steps: list[_Step] = []
-        self.uncertain = False
 
     def run(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
         """Make the version without the rows; return the newest version unchanged if no row matches."""
@@ -153,16 +152,17 @@ class _Deletion:
                 scan = left.narrowed(np.array([number])).scan
                 return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 
-            written = rewrite_files(affected.index, partly, rows_left, kept)
+            written = rewrite_files(affected.index, partly, rows_left, kept, self.staged)
         else:
             rows = self.backend.rows_of_scan(left.scan, base.schema.arrow)
             look_ups = look_ups_of(left.index, kept)
-            written = self.backend.write(rows, self.storage, base.schema, sized_by_rows(base, kept), look_ups)
+            sized = sized_by_rows(base, kept)
+            written = self.backend.write(rows, self.storage, base.schema, sized, look_ups, self.staged)
         if matched is not None and _rows(affected, partly) - written.rows != matched.sum():
             self._require_complete(affected.narrowed(partly), matched, written)
         removed = _rows(affected, dropped) + _rows(affected, partly) - written.rows
         if not removed:
-            removal(self.storage, written)()
+            abandon(self.storage, written.paths)  # the commit of another step would keep them
             return
         paths = [tuple(affected.index.paths(numbers).to_pylist()) for numbers in (dropped, partly)]
         size = _bytes(affected, dropped) + _bytes(affected, partly)
@@ -175,7 +175,6 @@ class _Deletion:
         """
         if not np.array_equal(counts(affected.scan), matched):
             return
-        removal(self.storage, written)()
         raise CorruptFile(
             f"By the index, {len(matched)} files of {self.storage.uri} hold "
             f"{_rows(affected, affected.numbers):,} rows; "
@@ -187,7 +186,6 @@ class _Deletion:
         dropped = tuple(path for step in self.steps for path in step.dropped)
         rewritten = tuple(path for step in self.steps for path in step.rewritten)
         rows = sum(step.rows for step in self.steps)
-        self.uncertain = True
         snapshot = commit(
             self.storage,
             base,
@@ -197,15 +195,12 @@ class _Deletion:
             details={"rows": rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
             since=since,
             still=lambda newest: self._require_no_added_files(base, newest),
-            undo=self._not_committed,
+            staged=self.staged,
             sketches=lambda before: reduce(with_segments, [step.written.sketches for step in self.steps], before),
         )
         return snapshot, Deleted(
             snapshot.version, rows, len(dropped), len(rewritten), rewritten, sum(step.bytes for step in self.steps)
         )
-
-    def _not_committed(self) -> None:
-        self.uncertain = False
 
     def _require_no_added_files(self, base: Snapshot, newest: Snapshot) -> None:
         """Raise `_FilesAdded` if ``newest`` has further files that may match; `CommitConflict` for another schema."""

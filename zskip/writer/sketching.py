@@ -16,7 +16,7 @@ from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
-from zskip.storage import Storage, undone_on_error
+from zskip.storage import Staged, Storage
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published, require_selective
@@ -58,34 +58,34 @@ def complete_sketches(
     missing = _missing(index, records)
     if not new and not missing and not damaged:
         return base, ()
-    drafts, built = Drafts(parts), tuple[SketchRecord, ...]()
-    with undone_on_error(drafts.discard):
-        for files, names in missing:
-            built += _built(index, files, ids, names, options, drafts, backend)
-        for record in built:
-            if record.name in {each.name for each in new}:
-                require_selective(parts, record)
-    with_new_ids = None
-    if built and len(without_id):
-        with_new_ids = replace(index.data_files().take(without_id), id=pa.array(ids[without_id]))
 
     def with_built_segments(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
         names = {each.name for each in before}
         intact = [_without(each, damaged) for each in (*before, *(each for each in new if each.name not in names))]
         return with_segments(intact, built)
 
-    snapshot = commit(
-        parts,
-        base,
-        "sketch",
-        add=with_new_ids,
-        remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
-        managed=base.managed,
-        details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
-        still=None if index.source is None else _refuse,
-        sketches=with_built_segments,
-        undo=drafts.discard,
-    )
+    with Staged(parts.delete) as staged:
+        drafts, built = Drafts(parts, staged), tuple[SketchRecord, ...]()
+        for files, names in missing:
+            built += _built(index, files, ids, names, options, drafts, backend)
+        for record in built:
+            if record.name in {each.name for each in new}:
+                require_selective(parts, record)
+        with_new_ids = None
+        if built and len(without_id):
+            with_new_ids = replace(index.data_files().take(without_id), id=pa.array(ids[without_id]))
+        snapshot = commit(
+            parts,
+            base,
+            "sketch",
+            add=with_new_ids,
+            remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
+            managed=base.managed,
+            details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
+            still=None if index.source is None else _refuse,
+            sketches=with_built_segments,
+            staged=staged,
+        )
     return snapshot, tuple(sorted(part.path for part in damaged))
 
 

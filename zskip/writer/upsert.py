@@ -31,12 +31,11 @@ from zskip.language.tree import Reference, and_, in_
 from zskip.plan import find_survivors
 from zskip.stats import DataFiles
 from zskip.stats.keys import dense_codes
-from zskip.storage import Storage, hive
+from zskip.storage import Staged, Storage, hive
 from zskip.tablelog import Index, Snapshot, commit, load, with_segments
 from zskip.writer.append import (
     kept_options,
     look_ups_of,
-    removal,
     require_batch,
     require_managed,
     sized_by_rows,
@@ -128,19 +127,15 @@ class _Upsert:
             taken = np.where(first >= 0, old.num_rows + first, np.arange(old.num_rows))[~matched | (first >= 0)]
             return pa.concat_tables([old, self.rows]).take(pa.array(taken))
 
-        written: list[Written] = []
-        try:
-            files = np.array(list(matches), np.int64)
-            written.append(rewrite_files(index, files, replaced, self.kept, self.schema))
+        files = np.array(list(matches), np.int64)
+        with Staged(self.storage.delete) as staged:
+            written = [rewrite_files(index, files, replaced, self.kept, staged, self.schema)]
             if new.any():
                 inserted = of_table(self.rows.filter(pa.array(new)))
                 look_ups = look_ups_of(index, self.kept)
                 sized = sized_by_rows(self.base, self.kept)
-                written.append(write_files(inserted, self.storage, self.schema, sized, look_ups))
-        except BaseException:
-            self._remove(written)
-            raise
-        return self._commit(index, files, written, int(existing.sum()))
+                written.append(write_files(inserted, self.storage, self.schema, sized, look_ups, staged))
+            return self._commit(index, files, written, int(existing.sum()), staged)
 
     def _candidates(self, index: Index) -> NDArray[np.int64]:
         """The files that may have one of the keys, by their ranges and sketches."""
@@ -202,15 +197,9 @@ class _Upsert:
         return inside
 
     def _commit(
-        self, index: Index, files: NDArray[np.int64], written: list[Written], updated: int
+        self, index: Index, files: NDArray[np.int64], written: list[Written], updated: int, staged: Staged
     ) -> tuple[Snapshot, Upserted]:
         inserted = len(self.keys) - updated
-        not_used: list[bool] = []
-
-        def undo() -> None:
-            not_used.append(True)
-            self._remove(written)
-
         snapshot = commit(
             self.storage,
             self.base,
@@ -221,10 +210,10 @@ class _Upsert:
             details={"inserted": inserted, "updated": updated, "files_rewritten": len(files)},
             batch=self.batch,
             still=self._require_no_added_keys,
-            undo=undo,
+            staged=staged,
             sketches=lambda before: reduce(with_segments, [each.sketches for each in written], before),
         )
-        if not_used:  # another writer committed this batch
+        if not staged.is_committed:  # another writer committed this batch
             return snapshot, Upserted(snapshot.version, 0, 0, 0)
         return snapshot, Upserted(snapshot.version, inserted, updated, len(files))
 
@@ -240,7 +229,3 @@ class _Upsert:
         candidates = candidates[~np.asarray(pc.is_in(added.paths(candidates), value_set=known), bool)]
         if self.keys.in_files(added, candidates, self.schema.arrow, self.threads):
             raise CommitConflict(f"{self.storage.uri}: version {newest.version} has rows with keys of the batch.")
-
-    def _remove(self, written: list[Written]) -> None:
-        for each in written:
-            removal(self.storage, each)()

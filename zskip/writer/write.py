@@ -29,7 +29,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
-from zskip.storage import Storage, abandon
+from zskip.storage import Staged, Storage
 from zskip.tablelog import Index, SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
@@ -69,7 +69,7 @@ _FEW_ROWS = 4_096
 class Written:
     """The result of a write: the routing that it followed, the files in layout order, and the number of rows.
 
-    ``rows_per_file``: the rows of a full file · ``sketches``: the segments for the files.
+    ``rows_per_file``: the rows of a full file · ``sketches``: the segments for the files · ``paths``: of all these.
     """
 
     routing: Routing
@@ -78,13 +78,19 @@ class Written:
     rows_per_file: int
     sketches: tuple[SketchRecord, ...] = ()
 
+    @property
+    def paths(self) -> list[str]:
+        segments = [segment.part.path for sketch in self.sketches for segment in sketch.segments]
+        return [*self.files.path.to_pylist(), *segments]
+
 
 def write_files(
     source: RowSource,
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
-    look_ups: LookUps | None = None,
+    look_ups: LookUps | None,
+    staged: Staged,
     *,
     routing: Routing | None = None,
 ) -> Written:
@@ -92,9 +98,9 @@ def write_files(
 
     ``look_ups``: those of the table that the rows join, for the weights of the fit. A file is named after its number in
     the layout and the run of this write, which is its layout group. Columns that the source lacks are NULL. The files
-    belong to the table only after a commit. After an error or an interrupt, it removes the files written so far.
+    belong to the table only after a commit; ``staged`` has each from before it is begun.
     """
-    with _begun(storage, schema, options, look_ups) as write:
+    with _begun(storage, schema, options, look_ups, staged) as write:
         return write.run(source, routing)
 
 
@@ -103,21 +109,23 @@ def rewrite_files(
     numbers: np.ndarray,
     rows_of: Callable[[int], pa.Table],
     options: WriteOptions,
+    staged: Staged,
     schema: Schema | None = None,
 ) -> Written:
     """Replace files of a table one for one, by the rows that ``rows_of`` returns for each number, in their order.
 
     ``schema``: of the rows, by default the table's. A file keeps its layout group and its encoding; one without
-    rows is left out. As many files are in memory at once as the memory limit allows. After an error or an
-    interrupt, it removes the files written so far.
+    rows is left out. As many files are in memory at once as the memory limit allows. ``staged``: as in `write_files`.
     """
-    with _begun(index.storage, schema or index.snapshot.schema, options, None) as write:
+    with _begun(index.storage, schema or index.snapshot.schema, options, None, staged) as write:
         return write.run_in_place(index, numbers, rows_of)
 
 
 @contextmanager
-def _begun(storage: Storage, schema: Schema, options: WriteOptions, look_ups: LookUps | None) -> Iterator[_Write]:
-    """A write whose files are removed after an error."""
+def _begun(
+    storage: Storage, schema: Schema, options: WriteOptions, look_ups: LookUps | None, staged: Staged
+) -> Iterator[_Write]:
+    """A write, whose threads end with it, after an error too."""
     with ExitStack() as cleanup:
         folders = cleanup.enter_context(SpillFolders(options.temp_directory))
         cores = options.threads or available_cores()
@@ -129,14 +137,7 @@ def _begun(storage: Storage, schema: Schema, options: WriteOptions, look_ups: Lo
         if star is not None:
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
-        write = _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star)
-        try:
-            yield write
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            abandon(storage, write.begun)
-            write.drafts.discard()
-            raise
+        yield _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star, staged)
 
 
 def available_cores() -> int:
@@ -171,8 +172,8 @@ class _File:
 class _Write:
     """A write in progress, shared by its threads.
 
-    ``schema``: the table's, with the attributes of ``star`` · ``limit``: bytes of memory · ``begun``: the files to
-    remove if it fails · ``id``: the random part of their names.
+    ``schema``: the table's, with the attributes of ``star`` · ``limit``: bytes of memory · ``id``: the random part of
+    the names of files.
     """
 
     storage: Storage
@@ -185,14 +186,14 @@ class _Write:
     look_ups: LookUps | None
     sketches: SketchBuilder | None
     star: Star | None
-    begun: list[str] = field(default_factory=list)
+    staged: Staged
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     drafts: Drafts = field(init=False)
     group_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.group_rows = self.options.row_group_rows or ROW_GROUP_ROWS
-        self.drafts = Drafts(self.storage)
+        self.drafts = Drafts(self.storage, self.staged)
 
     def run(self, source: RowSource, routing: Routing | None) -> Written:
         most = int(self.limit * _RESIDENT_SHARE)
@@ -418,7 +419,7 @@ class _Write:
         cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
         stored = self._stored(rows)
-        self.begun.append(path)
+        self.staged.add([path])
         encoding = encoding or fitted_encoding(stored, self.options.compression)
         kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
         with self.storage.open_writer(path) as target:

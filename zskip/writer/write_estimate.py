@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from zskip.core.schema import Schema
 from zskip.layouts import Assignment
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
@@ -39,5 +39,7 @@ def _seconds(rows: pa.Table, assignment: Assignment) -> float:
     routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing=routing)
+        storage = open_storage(folder)
+        staged = Staged(storage.delete)
+        write_files(open_source(rows, None), storage, schema, WriteOptions(), None, staged, routing=routing)
         return time.perf_counter() - started

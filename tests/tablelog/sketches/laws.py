@@ -31,7 +31,7 @@ from zskip import pruning
 from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.tablelog import Index, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
@@ -137,7 +137,7 @@ def committed(folder: Path, random: Random, table: Units, shape: Shape) -> Index
                     rows = table.rows.filter(pa.array(unit == number))
                     builder.add(f"{number}.parquet", [keys_of(name, schema, rows) for name in names])
                 ids = dict(zip(files.path.to_pylist(), files.id.to_pylist(), strict=True))
-                records = published(Drafts(storage), builder, ids)
+                records = published(Drafts(storage, Staged(storage.delete)), builder, ids)
             snapshot = commit(
                 storage,
                 snapshot,

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,7 +32,7 @@ from zskip.errors import CommitConflict, InvalidOption, TableNotFound
 from zskip.parquet.footers import with_instants_of_files
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
-from zskip.storage import Staged, Storage, abandon, hive, undone_on_error
+from zskip.storage import Staged, Storage, hive
 from zskip.storage.local import LocalStorage
 from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
@@ -41,7 +40,7 @@ from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, commit, index_files, newest, refresh
 from zskip.tablelog.freshness import data_files
 from zskip.writer import append
-from zskip.writer.append import changed_options, kept_options, layout_record, removal
+from zskip.writer.append import changed_options, kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction.compact import optimize, require_same_rows
 from zskip.writer.compaction.layout_groups import merges
@@ -176,16 +175,17 @@ def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, 
     if chosen.weights is not None and options.workload is None:
         fitting = replace(options, weights=chosen.weights)
 
-    def laid_out(into: Storage) -> Written:
+    def laid_out(into: Storage, staged: Staged) -> Written:
         scan = files.scan
         rows = of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
-        return write_files(rows, into, _plain(scan.schema), fitting, look_ups)
+        return write_files(rows, into, _plain(scan.schema), fitting, look_ups, staged)
 
     if isinstance(source, DeltaSource):
         with _unless_changed(source):
             delta_commit.require_replaceable(source, index, files.numbers)
-            written = laid_out(source.storage)
-            version = _commit_delta(source, index, index.paths(files.numbers), written)
+            with Staged(source.storage.delete) as staged:
+                written = laid_out(source.storage, staged)
+                version = _commit_delta(source, index, index.paths(files.numbers), written, staged)
         count = len(written.files)
         made = sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
     elif isinstance(source, IcebergSource):
@@ -193,7 +193,8 @@ def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, 
         fitting = replace(fitting, partition_by=())
         run = uuid4()
         with _unless_changed(source), tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
-            written = laid_out(LocalStorage(Path(folder)))
+            local = LocalStorage(Path(folder))
+            written = laid_out(local, Staged(local.delete))  # to be copied into the table by pyiceberg
             paths = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
             count = iceberg_commit.replace_files(source, index, files.numbers, map(pq.read_table, paths), run)
         source = source.after_commit()
@@ -231,25 +232,23 @@ def _plain(schema: Schema) -> Schema:
     return Schema(pa.schema([field.remove_metadata() for field in schema.arrow]))
 
 
-def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written) -> int:
+def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written, staged: Staged) -> int:
     """Replace the files in the newest version, if all of them are live in it. Returns the new version."""
     before = index.snapshot
     values = [_partition_values(path, before.partition_by) for path in written.files.path.to_pylist()]
-    with Staged(partial(abandon, source.storage)) as staged:
-        staged.add(written.files.path.to_pylist())
-        for _ in range(_ATTEMPTS):
-            names = index.paths(np.arange(len(index)))
-            gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
-            if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
-                raise CommitConflict("Another writer changed files that were being laid out.")
-            try:
-                return delta_commit.replace_files(source, index, gone, written.files, values, staged)
-            except CommitConflict as error:
-                conflict = error
-            index = index_of(source)
-            if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
-                break
-        raise conflict
+    for _ in range(_ATTEMPTS):
+        names = index.paths(np.arange(len(index)))
+        gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
+        if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
+            raise CommitConflict("Another writer changed files that were being laid out.")
+        try:
+            return delta_commit.replace_files(source, index, gone, written.files, values, staged)
+        except CommitConflict as error:
+            conflict = error
+        index = index_of(source)
+        if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
+            break
+    raise conflict
 
 
 def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:
@@ -328,25 +327,24 @@ def cluster_folder(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
     rows = backend.rows_of_scan(find_survivors(index, None).scan, arrow)
-    written = backend.write(rows, storage, schema, options, None)
-    undo = removal(storage, written)
-    with undone_on_error(undo):
+    with Staged(storage.delete) as staged:
+        written = backend.write(rows, storage, schema, options, None, staged)
         require_same_rows(index, numbers, written)
         _require_unchanged(index)
-    made = commit(
-        storage,
-        base,
-        "cluster",
-        add=written.files,
-        replace_all=True,
-        schema=schema,
-        layout=layout_record(written, options),
-        partition_by=base.partition_by,
-        details={"rows": written.rows, "files": len(written.files)},
-        still=lambda newest: _cluster_folder_refuse(storage, f"version {newest.version} was committed"),
-        undo=undo,
-        sketches=lambda _: written.sketches,
-    )
+        made = commit(
+            storage,
+            base,
+            "cluster",
+            add=written.files,
+            replace_all=True,
+            schema=schema,
+            layout=layout_record(written, options),
+            partition_by=base.partition_by,
+            details={"rows": written.rows, "files": len(written.files)},
+            still=lambda newest: _cluster_folder_refuse(storage, f"version {newest.version} was committed"),
+            staged=staged,
+            sketches=lambda _: written.sketches,
+        )
     try:
         _require_unchanged(index)
     except CommitConflict:

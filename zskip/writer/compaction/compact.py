@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from zskip.core.receipts import Optimized
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
-from zskip.storage import Storage, undone_on_error
+from zskip.storage import Staged, Storage
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, with_segments
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Backend
@@ -164,25 +164,24 @@ class _Compaction:
     ) -> None:
         """Write the rows of some files as new files, and commit these in their place."""
         rows = self.backend.rows_of_files(index, numbers)
-        written = self.backend.write(rows, self.storage, index.snapshot.schema, options, None)
-        undo = append.removal(self.storage, written)
-        with undone_on_error(undo):
+        with Staged(self.storage.delete) as staged:
+            written = self.backend.write(rows, self.storage, index.snapshot.schema, options, None, staged)
             require_same_rows(index, numbers, written)
-        layout: LayoutRecord | None = None if new_layout is None else append.layout_record(written, new_layout)
-        # Files of another schema are fitted to the newest version by the commit.
-        base = self.snapshot if self.snapshot.schema == index.snapshot.schema else index.snapshot
-        self.snapshot = commit(
-            self.storage,
-            base,
-            "optimize",
-            add=written.files,
-            remove=index.paths(numbers).to_pylist(),
-            layout=layout,
-            details={"full": layout is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
-            undo=undo,
-            sketches=lambda before: with_segments(before, written.sketches),
-            merge_sketches=layout is not None and bool(index.snapshot.sketches),
-        )
+            layout: LayoutRecord | None = None if new_layout is None else append.layout_record(written, new_layout)
+            # Files of another schema are fitted to the newest version by the commit.
+            base = self.snapshot if self.snapshot.schema == index.snapshot.schema else index.snapshot
+            self.snapshot = commit(
+                self.storage,
+                base,
+                "optimize",
+                add=written.files,
+                remove=index.paths(numbers).to_pylist(),
+                layout=layout,
+                details={"full": layout is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
+                staged=staged,
+                sketches=lambda before: with_segments(before, written.sketches),
+                merge_sketches=layout is not None and bool(index.snapshot.sketches),
+            )
 
 
 def require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
