@@ -41,8 +41,8 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
     a column differ, it gets their `common_type`. ``where``: the name of the rows in messages. Raises `SchemaMismatch`
     if there is no common type, or if names differ only in case.
     """
-    fields = []
-    known = {name.lower(): name for name in table.names}
+    fields, names = [], set(table.names)
+    known = {name.lower(): name for name in names}
     for field in table:
         index = rows.get_field_index(field.name)
         if index < 0:
@@ -57,7 +57,7 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
             )
         fields.append(pa.field(field.name, type, field.nullable or given.nullable))
     for field in rows:
-        if field.name in table.names:
+        if field.name in names:
             continue
         if field.name.lower() in known:
             raise SchemaMismatch(

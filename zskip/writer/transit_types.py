@@ -41,10 +41,10 @@ def transit_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -
     >>> [field.type.id == pa.lib.Type_DICTIONARY for field in transit_schema(rows, rows.schema)]
     [True, False]
     """
-    fields = []
+    fields, given = [], set(rows.column_names)
     for field in kept:
         type = field.type
-        if field.name in rows.column_names and field.name not in plain:
+        if field.name in given and field.name not in plain:
             if t.is_decimal128(type) and type.precision <= 18:
                 type = pa.decimal64(type.precision, type.scale)
             elif t.is_string(type) and _repeats(rows.column(field.name)):
