@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -136,3 +139,39 @@ def test_what_is_of_the_type_null_comes_back(values: pa.Array, tmp_path: Path) -
     table = zskip.write(rows, tmp_path / "t", by=["n"], files=3)
     assert table.to_arrow().sort_by("n").equals(rows)
     assert table.plan("nothing IS NULL AND n < 4").count() == rows["nothing"].slice(0, 4).null_count
+
+
+def test_geometries_stay_geometries(tmp_path: Path) -> None:
+    """GeoParquet says in the metadata of a file which columns are geometries."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    with duckdb.connect() as con:
+        for number in range(3):
+            points = f"SELECT range + {number * 10} AS id, ('POINT (' || range || ' 1)')::GEOMETRY AS g FROM range(10)"
+            con.execute(f"COPY ({points}) TO '{raw}/{number}.parquet'")
+        whole = con.sql(f"FROM '{raw}/*.parquet' ORDER BY id")
+        types, rows = whole.types, whole.fetchall()
+        table = zskip.write(raw, tmp_path / "t", by=["id"], files=2)
+        zskip.index(raw)
+        zskip.cluster(raw, by=["id"])
+        for place in (tmp_path / "t", raw):
+            found = zskip.sql(f"FROM '{place}' ORDER BY id", con)
+            assert (found.types, found.fetchall()) == (types, rows)
+        table.append(con.sql("SELECT 77::BIGINT AS id, unhex('0101000000000000000000F03F000000000000F03F') AS g"))
+        found = zskip.sql(f"SELECT g FROM '{tmp_path}/t' WHERE id = 77", con)
+        assert (found.types, found.fetchall()) == (types[1:], con.sql("SELECT 'POINT (1 1)'::GEOMETRY").fetchall())
+    described = [json.loads(pq.read_schema(path).metadata[b"geo"])["columns"]["g"] for path in table.plan().paths]
+    assert [each.get("bbox") for each in described] == [
+        None,
+        None,
+        None,
+    ]  # that of the first files does not hold for rows that come later
+
+
+@pytest.mark.parametrize("geo", ["{}", "nothing", '{"version": "1", "columns": {"a": 1}, "primary_column": "a"}', "[]"])
+def test_metadata_of_geometries_that_no_reader_takes_is_left_out(tmp_path: Path, geo: str) -> None:
+    rows = pa.table({"a": [1, 2]}).replace_schema_metadata({"geo": geo, "of": "me"})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    for source in (rows, tmp_path / "rows.parquet"):
+        table = zskip.write(source, tmp_path / "t", by=["a"], mode="overwrite")
+        assert b"geo" not in (pq.read_schema(table.plan().paths[0]).metadata or {})

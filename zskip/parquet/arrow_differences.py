@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,38 @@ def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
         return field
 
     return pa.schema([corrected(field, field.name) for field in schema], schema.metadata) if types else schema
+
+
+def geo_metadata(schemas: Iterable[pa.Schema]) -> dict[bytes, bytes]:
+    """What the metadata of rows with these schemas says of their geometries; empty if none has any.
+
+    GeoParquet says in the metadata of a file which columns of bytes are geometries. Columns stay geometries in other
+    files by it, except those that two schemas describe in different ways. Boxes and the kinds of geometries, which
+    hold for the rows of one file, are left out.
+    """
+    described = [found for schema in schemas if (found := _described(schema)) is not None]
+    columns: dict[str, Any] = {}
+    for each in described:
+        for name, column in each["columns"].items():
+            kept = {key: value for key, value in column.items() if key != "bbox"} | {"geometry_types": []}
+            columns[name] = kept if columns.get(name, kept) == kept else None
+    columns = {name: column for name, column in columns.items() if column is not None}
+    if not columns:
+        return {}
+    primary = described[0]["primary_column"]
+    first = primary if primary in columns else next(iter(columns))
+    found = {"version": described[0]["version"], "primary_column": first, "columns": columns}
+    return {b"geo": json.dumps(found).encode()}
+
+
+def _described(schema: pa.Schema) -> dict[str, Any] | None:
+    """The metadata of GeoParquet; None if there is none, or none that a reader of that format would take."""
+    try:
+        found = json.loads((schema.metadata or {}).get(b"geo", b"null"))
+        valid = all(isinstance(column, dict) for column in found["columns"].values())
+        return found if valid and {"version", "primary_column"} <= found.keys() else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _misread_type(column: Any, arrow_wrote: bool) -> pa.DataType | None:

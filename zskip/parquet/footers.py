@@ -17,7 +17,7 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, widened, widens
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.parquet import footer_reads, trust
-from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
+from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
 from zskip.parquet.instants import holds_clock, with_instants_of_all
@@ -470,7 +470,7 @@ def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringAr
     for key, values in folders.items():
         if schema.get_field_index(key) < 0:
             schema = schema.append(pa.field(key, hive.inferred_type(values)))
-    return Schema(schema)
+    return Schema(schema.with_metadata(geo_metadata(one.arrow for _, one in schemas) or None))
 
 
 def _common(type: pa.DataType) -> pa.DataType:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
 from zskip.language.sql_literals import identifier
-from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
+from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
 from zskip.parquet.instants import holds_int96, with_instants_of_all
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
@@ -216,7 +216,7 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
         ]
     except pa.ArrowException as error:
         raise CorruptFile(f"Arrow cannot read the schema of a footer: {error}") from error
-    schema = united(schemas)
+    schema = united(schemas).with_metadata(geo_metadata(own) or None)
     encoded = compact_strings(footers, schema)
     opened = threading.local()
 

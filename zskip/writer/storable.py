@@ -11,7 +11,8 @@
 | times with a zone, in foreign Parquet        | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
 
-All other types are unchanged. The metadata of fields and of pandas is dropped.
+All other types are unchanged. The metadata of fields and of pandas is dropped; that of geometries is kept
+without what holds for one file alone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.offsets import offsets_of
 from zskip.errors import SchemaError, SchemaMismatch
+from zskip.parquet.arrow_differences import geo_metadata
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
@@ -49,10 +51,10 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
                 f'The column "{field.name}" of type {field.type} cannot be written to Parquet: cast it or leave it out.'
             ) from error
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in _ENGINE_METADATA}
-    return kept.with_metadata(metadata or None)
+    return kept.with_metadata({**metadata, **geo_metadata([schema])} or None)
 
 
-_ENGINE_METADATA = {b"pandas", b"ARROW:schema"}
+_ENGINE_METADATA = {b"pandas", b"ARROW:schema", b"geo"}
 
 
 def storable_type(type: pa.DataType) -> pa.DataType:

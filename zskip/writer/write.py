@@ -421,7 +421,7 @@ class _Write:
         stored = self._stored(rows)
         self.staged.add([path])
         encoding = encoding or fitted_encoding(stored, self.options.compression)
-        kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
+        kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names], self.schema.arrow.metadata)
         with self.storage.open_writer(path) as target:
             write_file(target, stored, kept, cuts, units, encoding, sorted_by)
         if self.sketches is not None:
