@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
 
+import numpy as np
 import pyarrow as pa
 
 from zskip import table_formats, tablelog, writer
@@ -26,6 +27,7 @@ from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.opening import is_in_store
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
+from zskip.tablelog.runs import runs_of
 from zskip.tablelog.sketches import named_sketches
 
 if TYPE_CHECKING:
@@ -141,10 +143,11 @@ def write(
 
 
 def _refuse_others(storage: Storage) -> None:
-    """Raise `TableExists` for a folder with Parquet files, which readers of the folder would take for the table's, and
-    `ForeignTable` for those of another format."""
+    """Raise `TableExists` for a folder with Parquet files of others, which readers of the folder would take for the
+    table's, and `ForeignTable` for a table of another format. Files that a write has left which was killed are none."""
     refuse_folder(storage)
-    others = storage.list(hidden=False).parquet()
+    found = storage.list(hidden=False).parquet()
+    others = found.take(np.asarray(runs_of(found.path).is_null()))
     if len(others):
         raise TableExists(
             f"{storage.uri} holds Parquet files that would not be part of the table: {others.path[0]}"
