@@ -18,7 +18,7 @@ from zskip.writer import compact_rows as narrowing
 from zskip.writer import row_source
 from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.scatter import SpilledBuckets
-from zskip.writer.transit_types import ENCODED_STRING
+from zskip.writer.storable import ENCODED_STRING
 
 EDGES = [
     0,

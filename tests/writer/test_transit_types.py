@@ -23,8 +23,7 @@ from zskip.stats import collect
 from zskip.writer.encode import even_cuts, fitted_encoding, write_file
 from zskip.writer.open_source import open_source
 from zskip.writer.row_sample import RowSample
-from zskip.writer.storable import storable_rows
-from zskip.writer.transit_types import ENCODED_STRING, compact_strings, transit_schema
+from zskip.writer.storable import ENCODED_STRING, compact_strings, storable_rows, transit_schema
 
 MONEY = st.decimals(min_value="-9999999999999.99", max_value="9999999999999.99", places=2)
 CELLS = st.fixed_dictionaries(

@@ -30,8 +30,7 @@ from zskip.tablelog.own_files import refuse_replaced_files
 from zskip.writer import row_source
 from zskip.writer.evolution import united
 from zskip.writer.row_source import Part, RowSource
-from zskip.writer.storable import storable_rows, storable_schema
-from zskip.writer.transit_types import compact_strings, with_encoded
+from zskip.writer.storable import compact_strings, storable_rows, storable_schema, with_encoded
 
 KINDS = {
     **dict.fromkeys(PARQUET_ENDINGS, "parquet"),

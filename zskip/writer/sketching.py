@@ -25,7 +25,7 @@ from zskip.tablelog.sketches.hashing import Hashes
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
-from zskip.writer.spool import SpillFolders, free_memory
+from zskip.writer.scatter import SpillFolders, free_memory
 from zskip.writer.write import available_cores
 
 _MEMORY_SHARE = 0.5

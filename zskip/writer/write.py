@@ -42,11 +42,18 @@ from zskip.writer.paths import in_place
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource, of_parts
-from zskip.writer.scatter import FILE_NUMBER, MemoryBuckets, SpilledBuckets, in_parallel, split
-from zskip.writer.spool import SpillFolders, free_memory, repeatable
+from zskip.writer.scatter import (
+    FILE_NUMBER,
+    MemoryBuckets,
+    SpilledBuckets,
+    SpillFolders,
+    free_memory,
+    in_parallel,
+    repeatable,
+    split,
+)
 from zskip.writer.star import Star
-from zskip.writer.storable import storable_rows
-from zskip.writer.transit_types import transit_schema, trimmed
+from zskip.writer.storable import storable_rows, transit_schema, trimmed
 
 _MOST_BUCKETS = 256
 # Shares of the memory limit: for rows in memory, for parts on their way to the buckets, and for a bucket while it is
