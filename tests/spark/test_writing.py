@@ -23,7 +23,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import layout_expressions, spark_backend
 from zskip.stats import collect
-from zskip.storage import open_storage
+from zskip.storage import Staged, open_storage
 from zskip.table import Table
 from zskip.writer import Routing, WriteOptions, append
 from zskip.writer.open_source import open_source
@@ -214,7 +214,8 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
     local = zskip.write(rows, tmp_path / "local", **layout)
     options = WriteOptions(**layout | {"by": ("x",), "partition_by": ("p",)})
     folder = open_storage(tmp_path / "routed")
-    routing = write_files(open_source(rows, None), folder, Schema(rows.schema), options).routing
+    with Staged(folder.delete) as staged:
+        routing = write_files(open_source(rows, None), folder, Schema(rows.schema), options, None, staged).routing
     assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
 
     numbers = pa.array((number >= 20_000).astype(np.int32))
