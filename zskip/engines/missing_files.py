@@ -157,7 +157,7 @@ def _repointed(message: str, statement: str) -> str | None:
     The word that DuckDB points at, or quotes, is underlined if it occurs exactly once. None if the message has no
     excerpt and either no such word or the statement itself.
 
-    >>> print(repointed('Referenced column "x" not found!', "SELECT x FROM 'lake'"))
+    >>> print(_repointed('Referenced column "x" not found!', "SELECT x FROM 'lake'"))
     Referenced column "x" not found!
     <BLANKLINE>
       SELECT x FROM 'lake'
