@@ -95,6 +95,9 @@ def write(
     """
     if mode not in get_args(Mode):
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
+    check_options(target_options=target_options)
+    if target_options and is_in_store(path) is False:
+        raise InvalidOption("target_options= are for the object store of a table, but its path is local.")
     options = writer.WriteOptions(
         by=() if by is None else by,
         layout=layout,
@@ -350,7 +353,7 @@ def read(
     if where is not None and filters is not None:
         raise InvalidOption("where= and filters= both choose rows; give one of them.")
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
-    check_options(into=into, columns=columns)
+    check_options(into=into, columns=columns, filters=filters)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
     return ways[into](table.plan(where if filters is None else filters), columns)
 

@@ -85,6 +85,11 @@ def _zone(name: str, value: Any) -> None:
         raise refuse(name, "the IANA name of a time zone", value) from None
 
 
+def _store_options(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):  # the value may be a secret
+        raise InvalidOption(f"{name}= is a mapping of options to values, not a {type(value).__name__}.")
+
+
 _text = _kind(str, "a text")
 _least = {least: partial(require_number, least=least) for least in (0, 1)}
 _RULES: dict[str, Callable[[str, Any], None]] = {
@@ -94,6 +99,8 @@ _RULES: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("dialect", "log_name"), _text),
     **dict.fromkeys(("duckdb_log", "spark_event_log"), require_path),
     **dict.fromkeys(("columns", "engines"), _names),
+    **dict.fromkeys(("storage_options", "target_options"), _store_options),
+    "filters": _kind(list, 'a list of filters such as [("a", "=", 1)]'),
     "into": partial(require_choice, choices=("arrow", "pandas", "polars")),
     "progress": require_callback,
     "schema": _kind(pa.Schema, "a schema of pyarrow"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from zskip.core.option_checks import check_options
 from zskip.errors import InvalidOption
 from zskip.storage.local import LocalStorage
 from zskip.storage.secrets import refuse_secrets, without_secrets
@@ -57,10 +58,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     """
     if not isinstance(url, str | os.PathLike) or not os.fspath(url):
         raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
-    if not isinstance(storage_options, Mapping | None):  # its value may be a secret
-        raise InvalidOption(
-            f"storage_options= is a mapping of options to values, not a {type(storage_options).__name__}."
-        )
+    check_options(storage_options=storage_options)
     text = os.fspath(url)
     refuse_secrets(text)
     shown = without_secrets(text)
