@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+import zskip.spark
 from tests.tables import build_table
 from zskip.bench import bench
 from zskip.bench import queries as benching
@@ -45,7 +46,7 @@ def test_ways_that_disagree_are_an_error(table: Any, spark: SparkSession, monkey
     monkeypatch.setattr(benching, "bind", lambda text, *given, **options: bind(f"{text} AND b < 0", *given, **options))
     with pytest.raises(ZskipError, match="gives 0 rows through zskip on Spark, but 4 over all files"):
         bench(table, ["a = 7"], runs=1, spark=True)
-    honest = benching.self_pruning
-    monkeypatch.setattr(benching, "self_pruning", lambda *given: honest(*given).where("a <> 3"))
+    honest = zskip.spark.table
+    monkeypatch.setattr(zskip.spark, "table", lambda *given: honest(*given).where("a <> 3"))
     with pytest.raises(ZskipError, match="gives 16 rows through zskip on Spark, but 20 over all files"):
         bench(table, ["SELECT b FROM conn WHERE a < 5"], runs=1, spark=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip import tablelog
-from zskip.errors import CorruptFile, ZskipError
+from zskip.errors import CorruptFile, FilesRemoved, ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
@@ -98,15 +98,33 @@ class SnapshotFiles:
         Where the plan fails, all files; where these are not known either, the query fails.
         """
         try:
-            changes = tablelog.listed(self.index)
-            if predicate is not None:
-                try:
-                    return _read(find_survivors(self.index, predicate, changes=changes))
-                except Exception as error:
-                    self.warn(error)
-            return _read(find_survivors(self.index, None, changes=changes))
+            found = self._planned(predicate)
+            self._require_files(found.scan)
+            return found
         except (OSError, ZskipError) as error:
             raise self._lost(error) from error
+
+    def _planned(self, predicate: Predicate | None) -> Survivors:
+        changes = tablelog.listed(self.index)
+        if predicate is not None:
+            try:
+                return _read(find_survivors(self.index, predicate, changes=changes))
+            except Exception as error:
+                self.warn(error)
+        return _read(find_survivors(self.index, None, changes=changes))
+
+    def _require_files(self, scan: Scan) -> None:
+        """Raise `FilesRemoved` if a vacuum has removed some: Spark's executors would not find them.
+
+        Whether the version has expired is one small read, and only then the files are looked up: later versions may
+        still need them all.
+        """
+        index = self.index
+        if not index.snapshot.managed or index.source or not tablelog.is_expired(index.storage, index.version):
+            return
+        files = index.storage.size_and_modified(scan.relative_paths)
+        if gone := files.size.null_count:
+            raise FilesRemoved(f"{gone:,} of the {len(files):,} files that the query needs are gone.")
 
     def _lost(self, error: Exception) -> Exception:
         snapshot, uri = self.index.snapshot, self.index.storage.uri

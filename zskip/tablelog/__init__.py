@@ -11,7 +11,7 @@ from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
-from zskip.tablelog.log import history, latest_version, load, newest, versions
+from zskip.tablelog.log import history, is_expired, latest_version, load, newest, versions
 from zskip.tablelog.own_files import dropped_files, dropped_text
 from zskip.tablelog.repair import repair
 from zskip.tablelog.runs import naming_vacuums
@@ -40,6 +40,7 @@ __all__ = [
     "dropped_text",
     "history",
     "index_files",
+    "is_expired",
     "latest_version",
     "listed",
     "load",

@@ -99,6 +99,12 @@ def read_entry(storage: Storage, version: int) -> Snapshot | None:
     return snapshot
 
 
+def is_expired(storage: Storage, version: int) -> bool:
+    """Whether a vacuum has removed a version that was committed. Reads no more than the beginning of its entry."""
+    found = _bytes(storage, version, _HEAD_BYTES)
+    return found is None or _TOMBSTONE.fullmatch(found[1]) is not None
+
+
 def versions(storage: Storage, since: int = 0) -> list[int]:
     """The versions in the log from ``since`` on, ascending, by listing the log from there. Some may be expired."""
     after = entry_path(since - 1)[len(LOG) + 1 :] if since > 0 else ""
