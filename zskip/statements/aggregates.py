@@ -130,7 +130,7 @@ def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None
         column = files.columns[path]
         nulls = np.asarray(pc.fill_null(column.null_count, -1))
         answered &= nulls == 0 if path in filtered else nulls >= 0
-        bounded = pc.and_(pc.is_valid(column.lower), pc.is_valid(column.upper))
+        bounded = pc.and_(_is_writable(column.lower), _is_writable(column.upper))
         if not t.is_string(known[path].type) or path in groups:
             answered &= (nulls == rows) | np.asarray(bounded)
         if path in filtered | wanted.ordered | groups:
@@ -177,6 +177,13 @@ def _grouped(
         lower, upper = (column_of(end.format(number)) for end in ends)
         values[path] = Values(lower, upper if path in ordered else lower, column_of(f"count{number}_sum"))
     return column_of("rows_sum"), values
+
+
+def _is_writable(bounds: pa.Array) -> pa.BooleanArray:
+    """Whether each bound is known, and is a value of its type: an engine refuses a decimal of more digits."""
+    if not t.is_decimal(bounds.type):
+        return bounds.is_valid()
+    return pc.fill_null(t.within_digits(bounds), False)
 
 
 def _is_exact(type: pa.DataType) -> bool:

@@ -79,6 +79,7 @@ from zskip.core.types.type_lookup import (
     ticks,
     unregister_type,
     value_type,
+    within_digits,
 )
 
 __all__ = [
@@ -159,4 +160,5 @@ __all__ = [
     "widened",
     "widens",
     "with_leaves",
+    "within_digits",
 ]

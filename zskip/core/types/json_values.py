@@ -15,7 +15,6 @@ import base64
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,8 @@ def decode_values(values: Sequence[Json], type: pa.DataType) -> pa.Array:
     number = ticks(type)
     if number is not None:
         return pa.array(values, number).view(type)
+    if of(type).form == "decimal":
+        return _decimals(values, type)
     decode = _decoder(type)
     return pa.array(values if decode is None else [None if value is None else decode(value) for value in values], type)
 
@@ -68,12 +69,22 @@ def _float(value: Any) -> float | str:
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
+def _decimals(texts: Sequence[Json], type: pa.DataType) -> pa.Array:
+    """Decimals, also those that have more digits than ``type`` says, as DuckDB's widest integers have in Arrow.
+
+    Arrow holds and compares them, but refuses to build them from Python's decimals.
+    """
+    exact = pa.array(texts, pa.string()).cast(pa.decimal256(76, type.scale))
+    values = exact.cast(type, safe=False)
+    if not values.cast(exact.type).equals(exact):
+        raise ValueError(f"values that {type} cannot hold")
+    return values
+
+
 def _decoder(type: pa.DataType) -> Callable[[Json], Any] | None:
     match of(type).form:
         case "float":
             return (lambda value: np.float16(value)) if type == pa.float16() else float
-        case "decimal":
-            return Decimal
         case "bytes" if not is_string(type):
             return lambda value: base64.b64decode(value, validate=True)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from zskip.core.types.data_type import Type
@@ -174,6 +175,16 @@ def decimal_of(unscaled: int, scale: int) -> Decimal:
     Decimal('-123.45')
     """
     return Decimal(f"{unscaled}E{-scale}")
+
+
+def within_digits(values: pa.Array) -> pa.BooleanArray:
+    """Whether each decimal has at most the digits of its type; null where it is null.
+
+    DuckDB's widest integers have more than the 38 digits of the type that they get in Arrow.
+    """
+    type = values.type
+    low, high = (pa.scalar(decimal_of(sign * (10**type.precision - 1), type.scale), type) for sign in (-1, 1))
+    return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
 
 
 def is_exact(type: pa.DataType) -> bool:

@@ -502,13 +502,20 @@ def _prefix(column: str, value: Any, dice: random.Random) -> str:
     return f"{column} LIKE '{start}%' ESCAPE '!'"
 
 
+def _writable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values, with decimals that have more digits than their type, and so no literal, as nulls."""
+    if not t.is_decimal(values.type):
+        return values
+    return pc.if_else(t.within_digits(values), values, pa.scalar(None, values.type))
+
+
 def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int = 0) -> list[str]:
     """Predicates over the columns that have literals, with values of ``rows``. Equal seeds give equal predicates."""
     dice = random.Random(seed)
     columns = [column for column in schema if column.orderable and _has_literals(column.type)]
     if not columns or not len(rows):
         return ["TRUE"][:count]
-    values = {column.path: column.of(rows) for column in columns}
+    values = {column.path: _writable(column.of(rows)) for column in columns}
 
     def leaf() -> str:
         column = dice.choice(columns)
