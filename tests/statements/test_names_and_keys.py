@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 
 import zskip
@@ -216,3 +219,14 @@ def test_a_statement_gives_what_duckdb_gives(text: str, given: Sides) -> None:
     kind, failure = difference(given, Statement(text, None, ordered=False))
     assert failure is None
     assert kind in ("answers", "empty answers")
+
+
+@pytest.mark.parametrize("name", ['"id"', 'a"b', '"', 'a".b', "it's", "a.b", '"x"."y"'])
+def test_bounds_of_a_column_belong_to_it_whatever_its_name(name: str, tmp_path: Path) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    rows = pa.table({"id": range(1000), "g": [number // 100 for number in range(1000)], name: range(50_000, 51_000)})
+    zskip.write(rows, tmp_path / "t", by="g", files=10)
+    statement = f"SELECT count(*), sum(a.id), max(b.{quoted}) FROM {{0}} a JOIN {{0}} b ON a.g = b.g WHERE a.id < 700 AND b.id < 5"
+    with duckdb.connect() as con:
+        expected = con.sql(statement.format("rows")).fetchall()
+        assert zskip.sql(statement.format(f"'{tmp_path}/t'"), con).fetchall() == expected

@@ -219,8 +219,9 @@ class _Options:
         if self.file_column is not None:
             given["filename"] = literal(self.file_column)
         if self.statistics and "schema" not in options and binds_schemas():
+            # DuckDB reads a key as the path of a column: `"id"` unquoted would be the column id.
             known = {
-                column: "MAP " + _struct({name: literal(value) for name, value in each.items()})
+                identifier(column): "MAP " + _struct({name: literal(value) for name, value in each.items()})
                 for column, each in self.statistics.items()
             }
             given["column_statistics"] = "MAP " + _struct(known)
@@ -249,7 +250,7 @@ def binds_schemas() -> bool:
         path = literal(str(Path(folder) / "probed.parquet"))
         con.execute(f"COPY (SELECT 7::INTEGER AS a, 'x' AS b) TO {path} (FORMAT parquet)")
         bound = "bound_schema = {'b': 'VARCHAR', 'a': 'BIGINT'}"
-        statistics = "column_statistics = MAP {'a': MAP {'min': '7', 'max': '9'}}"
+        statistics = "column_statistics = MAP {'\"a\"': MAP {'min': '7', 'max': '9'}}"
         read = f"FROM read_parquet([{path}], hive_partitioning = false, {bound}, {statistics}) WHERE a > 6"
         try:
             return con.sql(read).fetchall() == [("x", 7)]
