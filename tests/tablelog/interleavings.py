@@ -11,15 +11,17 @@ were searched before are not searched again. In every state, wherever the proces
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,7 @@ class Memory:
         self.seen: Callable[[object], None] = lambda answer: None
         self.fate: Callable[[str], str] = lambda path: "done"
         self.late: list[tuple[str, bytes]] = []
+        self.changes = 0
 
     def uri_of(self, path: str) -> str:
         return f"memory/{path}"
@@ -87,18 +90,27 @@ class Memory:
 
     def put(self, path: str, data: bytes) -> None:
         self.turn("put", path)
-        self.objects[path] = data
+        self._write(path, data)
 
     def put_once(self, path: str, data: bytes) -> None:
         self.turn("put_once", path)
+        self._write(path, data)
+
+    def _write(self, path: str, data: bytes) -> None:
         self.objects[path] = data
+        self.changes += 1
+
+    def arrive(self, path: str, data: bytes) -> bool:
+        """A request to create an object reaches the store; whether it does create it."""
+        self.changes += 1
+        return self.objects.setdefault(path, data) is data
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         self.turn("put_if_absent", path)
         fate = self.fate(path)
         if fate == "late":
             self.late.append((path, data))
-        made = fate in ("done", "lost") and self.objects.setdefault(path, data) is data
+        made = fate in ("done", "lost") and self.arrive(path, data)
         if fate != "done":
             raise self._answer({"lost": OSError, "late": TimeoutError, "refused": RuntimeError}[fate](path))
         return self._answer(made)
@@ -110,6 +122,7 @@ class Memory:
         for path in paths:
             self.turn("delete", path)
             self.objects.pop(path, None)
+            self.changes += 1
 
     def remove_empty(self, folder: str) -> None:
         return None
@@ -156,12 +169,20 @@ FIRST, SECOND = (f"part-00000{n}-{n:016x}.parquet" for n in (1, 2))
 REFUSALS = (CommitConflict, TableNotFound, UncertainCommit)
 
 
-def begun() -> dict[str, bytes]:
+@functools.cache
+def begun() -> Mapping[str, bytes]:
     """A table of two versions: the second replaced the first's only file."""
     storage: Any = Memory()
     first = tablelog.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
     tablelog.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
-    return dict(storage.objects)
+    return MappingProxyType(storage.objects)
+
+
+def _locked() -> threading.Lock:
+    """A lock for one thread to wait for until another one releases it; quicker than a semaphore."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 @dataclass
@@ -171,7 +192,7 @@ class _Process:
     verb: str
     name: str
     run: Callable[[Storage, str], Snapshot | None]
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: threading.Lock = field(default_factory=_locked)
     waiting: tuple[str, Any] | None = None
     answers: Any = field(default_factory=hashlib.sha256)
     tokens: int = 0
@@ -184,11 +205,11 @@ class _Process:
 class _Execution:
     """Some processes over one store, of which `step` lets one go on to its next turn."""
 
-    def __init__(self, verbs: Sequence[str], objects: dict[str, bytes], turns: frozenset[str]) -> None:
+    def __init__(self, verbs: Sequence[str], objects: Mapping[str, bytes], turns: frozenset[str]) -> None:
         self.storage = Memory()
         self.storage.objects = dict(objects)
         self.turns, self.stopped = turns, False
-        self.back = threading.Semaphore(0)
+        self.back = _locked()
         self.processes = [_Process(verb, f"{number + 3:016x}", VERBS[verb]) for number, verb in enumerate(verbs)]
         self.current: dict[int, _Process] = {}
         self.restored: set[int] = set()  # the versions that a restore made, even if they have expired since
@@ -261,19 +282,19 @@ class _Execution:
     def check(self) -> None:
         """Raise `BrokenPromise` if one of them does not hold in this state."""
         objects = self.storage.objects
-        versions: dict[int, Snapshot] = {}
-        for path in objects:
+        entries: dict[int, bytes] = {}
+        for path, data in objects.items():
             name = path.removeprefix(f"{log.LOG}/")
-            if name != path and log.ENTRY.fullmatch(name) and len(objects[path]) > 64:
-                versions[log.version_of(path)] = _parsed(objects[path])
-        newest = versions[max(versions)]
+            if name != path and log.ENTRY.fullmatch(name) and len(data) > 64:
+                entries[log.version_of(path)] = data
+        newest = _parsed(entries[max(entries)])
         for version in range(newest.horizon, newest.version + 1):
-            if version not in versions:
+            if version not in entries:
                 raise BrokenPromise(f"version {version} of {newest.version} has no entry")
-            if missing := [path for path in _files(objects, versions[version]) if path not in objects]:
+            if missing := [path for path in _files(objects, entries[version]) if path not in objects]:
                 raise BrokenPromise(f"version {version} of {newest.version} lacks {missing}")
-        now = set(_files(objects, newest))
-        self.restored |= {version for version, each in versions.items() if each.operation == "restore"}
+        now = set(_files(objects, entries[newest.version]))
+        self.restored |= {version for version, each in entries.items() if _parsed(each).operation == "restore"}
         for process in self.processes:
             if isinstance(process.error, Exception) and not isinstance(process.error, REFUSALS):
                 raise BrokenPromise(f"{process.verb}: {process.error!r}") from process.error
@@ -286,27 +307,28 @@ class _Execution:
             raise BrokenPromise("one file was replaced twice")
 
 
-_PARSED: dict[bytes, Snapshot] = {}
-_PATHS: dict[str, list[str]] = {}
+@functools.lru_cache(10_000)
+def _parsed(entry: bytes) -> Snapshot:
+    return from_bytes(entry, "an entry")
 
 
-def _parsed(data: bytes) -> Snapshot:
-    if data not in _PARSED:
-        _PARSED[data] = from_bytes(data, "an entry")
-    return _PARSED[data]
+_FILES: dict[bytes, list[str]] = {}
 
 
-def _files(objects: dict[str, bytes], snapshot: Snapshot) -> Iterator[str]:
-    """The parts and the data files of a version; those of a part that is gone are not known."""
-    for number, shard in enumerate(snapshot.shards):
-        yield from (part.path for part in shard.parts)
-        path = shard.file_part.path
-        key = f"{path} {shard.file_part.digests.hex()}"
-        if key not in _PATHS and path in objects:
-            storage: Any = Memory()
-            storage.objects = objects
-            _PATHS[key] = tablelog.Index(storage, snapshot).shard_paths(number).to_pylist()
-        yield from _PATHS.get(key, ())
+def _files(objects: dict[str, bytes], entry: bytes) -> list[str]:
+    """The parts and the data files of a version; the latter only if its parts are there, or were."""
+    if entry not in _FILES:
+        snapshot = _parsed(entry)
+        parts = [part.path for part in snapshot.parts]
+        if not all(part in objects for part in parts):
+            return parts
+        storage: Any = Memory()
+        storage.objects = objects
+        index = tablelog.Index(storage, snapshot)
+        _FILES[entry] = parts + [
+            path for shard in range(len(snapshot.shards)) for path in index.shard_paths(shard).to_pylist()
+        ]
+    return _FILES[entry]
 
 
 # --- all interleavings, and random ones ---
@@ -349,7 +371,8 @@ def wander(verbs: Sequence[str], seed: int, *, turns: frozenset[str] = FINE) -> 
     """Check the states along one random way, on which answers are lost, and processes are interrupted or killed."""
     dice = np.random.default_rng(seed)
     execution = _Execution(verbs, begun(), turns)
-    execution.storage.fate = lambda path: str(dice.choice(FATES))
+    storage, checked = execution.storage, (0, 0)
+    storage.fate = lambda path: str(dice.choice(FATES))
     killed: set[int] = set()
     try:
         while able := [number for number in execution.able() if number not in killed]:
@@ -360,13 +383,14 @@ def wander(verbs: Sequence[str], seed: int, *, turns: frozenset[str] = FINE) -> 
                     continue
                 case 1:
                     execution.processes[number].raising = KeyboardInterrupt()
-                case 2 if execution.storage.late:
-                    path, data = execution.storage.late.pop()
-                    execution.storage.objects.setdefault(path, data)
+                case 2 if storage.late:
+                    storage.arrive(*storage.late.pop())
             execution.step(number)
-            execution.check()
-        for path, data in execution.storage.late:
-            execution.storage.objects.setdefault(path, data)
+            if (state := (storage.changes, len(execution.able()))) != checked:
+                checked = state
+                execution.check()
+        for late in storage.late:
+            storage.arrive(*late)
         execution.check()
     except BrokenPromise as error:
         raise BrokenPromise(f"{error}; seed {seed} of {list(verbs)}") from error
