@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
@@ -25,7 +26,6 @@ from zskip.stats import ColumnStatistics
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.deletion_vectors import positions
-from zskip.table_formats.delta_log_checks import commit_path, require_intact_log
 from zskip.table_formats.source import (
     FIELD_ID,
     RESTORE,
@@ -61,6 +61,11 @@ _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _EXACT_DOUBLES = 1 << 53
 _MISREAD = "[" + "".join(f"\\x{{{plane:X}0000}}-\\x{{{plane:X}FFFF}}" for plane in range(1, 17, 2)) + "]"
 """Characters that deltalake may have misread: it decodes an escaped pair of an even plane as the one 65,536 below."""
+
+
+def commit_path(version: int) -> str:
+    """The path of a version's commit in the log."""
+    return f"_delta_log/{version:020}.json"
 
 
 def is_delta(storage: Storage) -> bool:
@@ -124,7 +129,7 @@ class DeltaSource:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Raise a `TableError` in place of deltalake's errors that names the damaged file of the log."""
+        """Raise a `TableError` in place of deltalake's errors, which name no file of the log that is damaged."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
@@ -132,7 +137,7 @@ class DeltaSource:
         except TableNotFoundError:
             raise
         except DeltaError as error:
-            require_intact_log(self.storage, self.fixed if isinstance(self.fixed, int) else None)
+            _require_readable_log(self.storage)
             if "Deletion Vector error" in str(error):
                 raise CorruptFile(
                     f"A deletion vector of the Delta table at {self.storage.uri} is damaged: {first_line(error)}. "
@@ -140,7 +145,7 @@ class DeltaSource:
                 ) from error
             raise UnsupportedFormat(
                 f"deltalake cannot read the Delta table at {self.storage.uri}: {first_line(error)}. "
-                "Read it with an engine that can, or open an earlier version with version=."
+                "Read it with an engine that can, restore what its log lacks, or open an earlier version with version=."
             ) from error
 
     def _require_not_later(self, version: int, as_of: datetime) -> None:
@@ -245,6 +250,18 @@ class DeltaSource:
 
 
 # --- the log ---
+
+
+def _require_readable_log(storage: Storage) -> None:
+    """Raise `CorruptFile` for the first commit, checkpoint or side-car that is no JSON or Parquet."""
+    for name in sorted(storage.names("_delta_log")):
+        path = f"_delta_log/{name}"
+        with reading(storage.uri_of(path), "of the log of a Delta table"):
+            if name.endswith(".json"):
+                for line in storage.read(path).splitlines():
+                    json.loads(line)
+            elif name.endswith(".parquet"):
+                pq.read_table(pa.BufferReader(storage.read(path)))
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]] | None:

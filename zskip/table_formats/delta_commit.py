@@ -20,8 +20,7 @@ from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage
-from zskip.table_formats.delta import DeltaSource
-from zskip.table_formats.delta_log_checks import commit_path
+from zskip.table_formats.delta import DeltaSource, commit_path
 from zskip.table_formats.source import FIELD_ID, STORED_AS
 from zskip.tablelog import Index
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
