@@ -23,12 +23,12 @@ from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
 from zskip.storage import Storage, open_storage
-from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.opening import is_in_store
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
 from zskip.tablelog.runs import runs_of
 from zskip.tablelog.sketches import named_sketches
+from zskip.tablelog.table_folders import refuse_folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -1,7 +1,7 @@
 """Storage: one interface to local folders and object stores.
 
 ``storage``: the interface · ``local``, ``remote``: its implementations · ``opening``: opens the storage at a URL ·
-``upload``, ``filesystem``: write and read objects as files · ``foreign_folders``: detects tables of other formats.
+``filesystem``: reads objects as files · ``staged``: the files of a change · ``secrets``: in URLs.
 """
 
 from __future__ import annotations

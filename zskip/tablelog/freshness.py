@@ -1,20 +1,22 @@
-"""Finds what changed in a folder of other writers' files since it was indexed."""
+"""Files of other writers: what changed in a folder since it was indexed, and what lies in a table's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import FilesRemoved
-from zskip.storage.foreign_folders import refuse_tables_around
+from zskip.errors import DamagedIndex, FilesRemoved
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
-from zskip.tablelog.own_files import refuse_files_of_tables_below
+from zskip.tablelog.runs import DATA_FILE
+from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import refuse_tables_within
 
 _BYTES_A_FILE = 128
 _NONE = np.zeros(0, np.int64)
@@ -90,9 +92,9 @@ def listed(index: Index) -> Changes | None:
             f"{len(found.removed):,} of this version's files. Open the table again."
         )
     # Indexing refuses such files, so these tables were written after the folder was indexed.
-    refuse_files_of_tables_below(index.storage, found.added.path)
     if len(found.added):
-        refuse_tables_around(index.storage, found.added.path, None if everything is None else everything.path)
+        paths = None if everything is None else everything.path
+        refuse_tables_within(index.storage, found.added.path, paths, itself=False)
     return found
 
 
@@ -104,3 +106,58 @@ def _equal(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarra
 def only(listing: Listing, paths: Sequence[str]) -> Listing:
     """The entries of a listing with these paths."""
     return listing.take(np.flatnonzero(np.asarray(pc.is_in(listing.path, value_set=pa.array(paths, pa.string())))))
+
+
+# Files that other programs put into the folder of a table that zskip wrote: no version holds their rows.
+
+_OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
+"""The folders inside this one that hold tables of their own."""
+
+
+def outside_other_tables(listing: Listing, everything: pa.StringArray) -> Listing:
+    """The files that are not in a folder of another table. ``everything``: all paths in the storage."""
+    for folder in set(pc.extract_regex(everything, _OTHER_TABLE).drop_null().field("folder").to_pylist()):
+        listing = listing.take(~np.asarray(pc.starts_with(listing.path, folder)))
+    return listing
+
+
+def as_indexed(storage: Storage, version: int, listing: Listing) -> np.ndarray:
+    """Whether a version that only indexed the folder names each file, as it is now. Raises `DamagedIndex`."""
+    snapshot = log.read_entry(storage, version)
+    if snapshot is None or snapshot.managed:
+        return np.zeros(len(listing), bool)
+    differs = changes(Index(storage, snapshot), listing)
+    others = pa.concat_arrays([differs.added.path, differs.changed.path])
+    return ~np.asarray(pc.is_in(listing.path, value_set=others))
+
+
+def dropped_files(storage: Storage, snapshot: Snapshot) -> Listing:
+    """The Parquet files of a folder that are neither zskip's own nor files that `cluster` replaced.
+
+    A file that `cluster` replaced and that has changed since is among them. Empty, without a listing, for a folder that
+    zskip only indexes: its plans read new files.
+    """
+    if not snapshot.managed:
+        return Listing.of([])
+    everything = storage.list("")
+    found = everything.visible().parquet()
+    found = found.take(~np.asarray(pc.match_substring_regex(found.path, DATA_FILE)))
+    found = outside_other_tables(found, everything.path)
+    for version in reversed(log.versions(storage)) if len(found) else ():
+        with suppress(DamagedIndex):  # an old version that cannot be read names nothing that is known
+            found = found.take(~as_indexed(storage, version, found))
+    return found
+
+
+def dropped_text(count: int) -> str:
+    """What the reports say of dropped files.
+
+    >>> dropped_text(2)
+    '2 files that other programs put into the folder are not part of the table: adopt() appends and removes them'
+    """
+    files = (
+        "1 file that other programs put into the folder is"
+        if count == 1
+        else (f"{count:,} files that other programs put into the folder are")
+    )
+    return f"{files} not part of the table: adopt() appends and removes {'it' if count == 1 else 'them'}"

@@ -19,14 +19,13 @@ from zskip.errors import InvalidOption, NoParquet, SchemaError, SchemaMismatch, 
 from zskip.parquet import footers, from_rows
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
-from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version
-from zskip.tablelog.own_files import refuse_files_of_tables
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder
 
 # File system clocks tick every few milliseconds: within a tick, a file can be replaced without a new time.
 _TICK_NS = 20_000_000
@@ -95,7 +94,7 @@ def refresh(
     differs = changes(index) if found is None else found
     if not differs:
         return snapshot
-    refuse_files_of_tables(storage, differs.listing.path)
+    refuse_files_of_tables(storage, differs.listing.path, itself=False)
     again = differs.changed.path.to_pylist()
     fresh = only(differs.listing, [*again, *differs.added.path.to_pylist()])
     deep_scan = snapshot.details.get("source") == "rows"

@@ -18,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from zskip.core.offsets import numbers_of_runs
 from zskip.errors import DamagedIndex
 from zskip.language.tree import Contains, Reference, Scalar
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.sketches import SketchName, substrings
-from zskip.tablelog.sketches.hashing import Hashes, can_hash, hashes
+from zskip.tablelog.sketches.hashing import can_hash, hashes
 from zskip.tablelog.sketches.pairs import Coverage, Segment
 from zskip.tablelog.snapshot import Shard
 
@@ -37,15 +38,6 @@ _MOST_PAIRS = 1 << 24
 """The most pairs of an uncovered file and a value that `may_hold` lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shard:
-    """``known``: whether a segment covers each file of a shard; ``ids``: ascending; ``order``: each id's row."""
-
-    known: NDArray[np.bool_]
-    ids: Ints
-    order: Ints
-
-
 @dataclass(slots=True)
 class Sketches:
     """The sketches of an index, opened on first use. Threads may share one.
@@ -56,7 +48,6 @@ class Sketches:
     index: Index
     unreadable: dict[SketchName, str] = field(default_factory=dict)
     _opened: dict[SketchName, tuple[Segment, ...]] = field(default_factory=dict)
-    _shards: dict[tuple[SketchName, int], _Shard] = field(default_factory=dict)
     _unknown: dict[SketchName, Ints] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,21 +75,30 @@ class Sketches:
 
     def knows(self, record: SketchRecord) -> NDArray[np.bool_]:
         """Whether a readable segment covers each file of the index."""
-        shards = range(len(self.index.snapshot.shards))
-        return np.concatenate([np.zeros(0, bool), *(self.shard(record, shard).known for shard in shards)])
+        known = np.ones(len(self.index), bool)
+        known[self._nowhere(record)] = False
+        return known
 
-    def shard(self, record: SketchRecord, shard: int) -> _Shard:
-        """The coverage of a shard's files by the segments of a sketch."""
-        key = record.name, shard
-        if key not in self._shards:
-            files = np.arange(self.index.first_file[shard], self.index.first_file[shard + 1])
-            ids = np.asarray(self.index.ids(files).fill_null(-1))
-            known = np.zeros(len(files), bool)
-            for segment in self.segments(record):
-                known |= segment.coverage.numbers(ids) >= 0
-            order = np.argsort(ids, kind="stable").astype(np.int64)
-            self._shards[key] = _Shard(known & (ids >= 0), ids[order], order)
-        return self._shards[key]
+    def _ids(self, shard: int) -> tuple[Ints, Ints, Ints]:
+        """The ids of a shard's files, -1 for a file without one; and the ids ascending, with each one's file."""
+        first, end = self.index.first_file[shard : shard + 2]
+
+        def read() -> tuple[Ints, Ints, Ints]:
+            ids = np.asarray(self.index.ids(np.arange(first, end)).fill_null(-1))
+            order = np.argsort(ids, kind="stable")
+            return ids, ids[order], order + first
+
+        return self.index.once(("ids", shard), read, lambda found: 3 * found[0].nbytes)
+
+    def ids(self, files: Ints) -> Ints:
+        """The ids of these files (ascending); -1 for a file without one."""
+        first = self.index.first_file
+        ends = np.searchsorted(files, first)
+        parts = [
+            self._ids(shard)[0][files[ends[shard] : ends[shard + 1]] - first[shard]]
+            for shard in np.flatnonzero(np.diff(ends)).tolist()
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
         """As `UnitSearch.holding`: files by number."""
@@ -106,7 +106,7 @@ class Sketches:
         if record is None or not can_hash(values.type):
             return None
         keys = hashes(values)
-        return self._all_with(record, lambda segment: segment.find(keys))
+        return self._all_with(record, lambda segment: segment.find(keys)[1])
 
     def containing(self, condition: Contains) -> Ints | None:
         """As `UnitSearch.containing`: files by number."""
@@ -114,28 +114,26 @@ class Sketches:
         wanted = substrings.trigrams(condition.text, any_case=condition.folded)
         if record is None or not len(wanted):
             return None
-        return self._all_with(record, partial(_files_with, wanted=wanted))
+        return self._all_with(record, lambda segment: substrings.files_with(segment, wanted))
 
     def sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
         """The sketch of a term; None if the term is not a column or has none of this kind."""
         return self.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
 
-    def _all_with(self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]]) -> Ints:
+    def _all_with(self, record: SketchRecord, find: Callable[[Segment], Ints]) -> Ints:
         """The files that a look-up finds, and those that no segment covers."""
-        while (found := self.found(record, find)) is None:
+        while (found := self._found(record, find)) is None:
             pass  # retry without the unreadable segment
-        return np.union1d(found[0], self._nowhere(record))
+        return np.union1d(found, self._nowhere(record))
 
     def _nowhere(self, record: SketchRecord) -> Ints:
         """The files that no segment covers, ascending. Reads the ids of shards only if their ranges do not suffice."""
         if record.name not in self._unknown:
             covered = Coverage.union(segment.coverage for segment in self.segments(record))
-            first = self.index.first_file
-            self._unknown[record.name] = np.concatenate([
-                np.zeros(0, np.int64),
-                *(np.flatnonzero(~self.shard(record, shard).known) + first[shard]
-                  for shard in self._shard_ids.beyond(covered).tolist()),
-            ])  # fmt: skip
+            unknown = [np.zeros(0, np.int64)]
+            for _, ids, files in map(self._ids, self._shard_ids.beyond(covered).tolist()):
+                unknown.append(files[~covered.holds(ids, ids + 1)])
+            self._unknown[record.name] = np.sort(np.concatenate(unknown))
         return self._unknown[record.name]
 
     @property
@@ -162,52 +160,26 @@ class Sketches:
             with self._lock:
                 self._report(record, error)
                 self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
-                self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
                 self._unknown.pop(record.name, None)
             return None
 
-    def found(
-        self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int] | None = None
-    ) -> tuple[Ints, Ints] | None:
-        """The result of a look-up in these shards (None: in all): numbers of files, and the key found in each.
-
-        None if a segment cannot be read. Later look-ups skip such a segment.
-        """
-        what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    def _found(self, record: SketchRecord, find: Callable[[Segment], Ints]) -> Ints | None:
+        """The files that a look-up finds; None if a segment cannot be read. Later look-ups skip such a segment."""
+        found = [np.zeros(0, np.int64)]
         for segment in self.segments(record):
-            one = self.answer(record, segment, find)
-            if one is None:
+            files = self.answer(record, segment, find)
+            if files is None:
                 return None
-            what.append(one[0])
-            ids.append(segment.coverage.ids(one[1]))
-        all_ids, all_what = np.concatenate(ids), np.concatenate(what)
-        numbers, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        holding = self._shard_ids.holding(all_ids)
-        for shard in (holding if shards is None else holding[np.isin(holding, shards)]).tolist():
-            known = self.shard(record, shard)
-            low, high = np.searchsorted(known.ids, all_ids), np.searchsorted(known.ids, all_ids, "right")
-            hit, row = _expanded(low, high)
-            numbers.append(known.order[row] + self.index.first_file[shard])
-            places.append(all_what[hit])
-        return np.concatenate(numbers), np.concatenate(places)
+            found.append(segment.coverage.ids(files))
+        ids, numbers = np.unique(np.concatenate(found)), [np.zeros(0, np.int64)]
+        for _, known, files in map(self._ids, self._shard_ids.holding(ids).tolist()):
+            numbers.append(files[np.isin(known, ids)])
+        return np.concatenate(numbers)
 
 
 def sketches_of(index: Index) -> Sketches:
     """The sketches of an index, opened once for all plans."""
     return index.once("sketches", lambda: Sketches(index), lambda _: 1 << 20)
-
-
-def _expanded(low: NDArray[np.intp], high: NDArray[np.intp]) -> tuple[Ints, Ints]:
-    """Every number of the half-open ranges, after the position of its range."""
-    counts = high - low
-    place = np.repeat(np.arange(len(low), dtype=np.int64), counts)
-    return place, np.arange(counts.sum(), dtype=np.int64) + np.repeat(low - (np.cumsum(counts) - counts), counts)
-
-
-def _files_with(segment: Segment, wanted: Hashes) -> tuple[Ints, Ints]:
-    """The files of a segment that hold all of these trigrams, as both keys and files of a look-up's result."""
-    files = substrings.files_with(segment, wanted)
-    return files, files
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,76 +195,73 @@ class SketchEvidence:
         if record is None or not can_hash(values.type):
             return None
         keys = hashes(values)
-        files, shards = self.files[units], self._shards(units)
-        found = self.sketches.found(record, lambda segment: segment.find(keys), shards)
-        if found is None:
-            return self.may_hold(term, values, units)  # retry without the unreadable segment
-        unknown = units[~self._known(record, files, shards)]
+        known, pairs = self._asked(record, units, lambda wanted, segment: segment.find(keys))
+        unknown = units[~known]
         if len(unknown) * len(values) > _MOST_PAIRS:
             return None
-        hit, place = _expanded(np.searchsorted(files, found[0]), np.searchsorted(files, found[0], "right"))
-        return (
-            np.concatenate([units[place], np.repeat(unknown, len(values))]),
-            np.concatenate([found[1][hit], np.tile(np.arange(len(values), dtype=np.int64), len(unknown))]),
-        )
+        every = np.arange(len(values), dtype=np.int64)
+        holding, positions = [np.repeat(unknown, len(values))], [np.tile(every, len(unknown))]
+        for numbers, (found, files) in pairs:
+            by_file = np.argsort(numbers, kind="stable")
+            low, high = (np.searchsorted(numbers[by_file], files, side) for side in ("left", "right"))
+            holding.append(units[by_file[numbers_of_runs(low, high)]])
+            positions.append(np.repeat(found, high - low))
+        return np.concatenate(holding), np.concatenate(positions)
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> NDArray[np.bool_] | None:
         """As `Evidence.may_hold_any`."""
         record = self.sketches.sketch_of(term, "values")
         if record is None or not can_hash(values.type):
             return None
-        keys, ids = hashes(values), self._ids(record, self.files[units], self._shards(units))
-        known, held = np.zeros(len(units), bool), np.zeros(len(units), bool)
-        for segment in self.sketches.segments(record):
-            numbers = segment.coverage.numbers(ids)
-            here = numbers >= 0
-            asked = numbers[here]
-            found = self.sketches.answer(record, segment, partial(Segment.files_holding, keys=keys, wanted=asked))
-            if found is not None:
-                known |= here
-                held[here] |= found[asked]
-        return held | ~known
+        keys = hashes(values)
+        return self._may(record, units, lambda wanted, segment: segment.files_holding(keys, wanted))
 
     def may_contain(self, condition: Contains, units: Ints) -> NDArray[np.bool_] | None:
         """As `Evidence.may_contain`."""
         record = self.sketches.sketch_of(condition.term, "substrings")
-        wanted = substrings.trigrams(condition.text, any_case=condition.folded)
-        if record is None or not len(wanted):
+        trigrams = substrings.trigrams(condition.text, any_case=condition.folded)
+        if record is None or not len(trigrams):
             return None
-        find = partial(_files_with, wanted=wanted)
-        files, shards = self.files[units], self._shards(units)
-        found = self.sketches.found(record, find, shards)
-        if found is None:
-            return self.may_contain(condition, units)
-        may = ~self._known(record, files, shards)
-        may[_expanded(np.searchsorted(files, found[0]), np.searchsorted(files, found[0], "right"))[1]] = True
+
+        def containing(wanted: Ints, segment: Segment) -> NDArray[np.bool_]:
+            held = np.zeros(1 << segment.file_bits, bool)
+            held[substrings.files_with(segment, trigrams)] = True
+            return held
+
+        return self._may(record, units, containing)
+
+    def _may(
+        self, record: SketchRecord, units: Ints, held: Callable[[Ints, Segment], NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """Whether each unit may hold what is asked for: its file does in some segment, or no segment covers it."""
+        known, answers = self._asked(record, units, held)
+        may = ~known
+        for numbers, found in answers:
+            may |= (numbers >= 0) & found[numbers]
         return may
 
-    def _shards(self, units: Ints) -> list[int]:
-        """The shards of these units' files."""
-        ends = np.searchsorted(self.files[units], self.sketches.index.first_file)
-        return np.flatnonzero(np.diff(ends)).tolist()
+    def _asked(
+        self, record: SketchRecord, units: Ints, ask: Callable[[Ints, Segment], _Answer]
+    ) -> tuple[NDArray[np.bool_], list[tuple[Ints, _Answer]]]:
+        """Whether a readable segment covers each unit's file; and the answer of each segment that covers some.
 
-    def _ids(self, record: SketchRecord, files: Ints, shards: list[int]) -> Ints:
-        """The ids of these files (ascending), which are in these shards; −1 for a file without one."""
-        first, ids = self.sketches.index.first_file, [np.zeros(0, np.int64)]
-        for shard in shards:
-            known = self.sketches.shard(record, shard)
-            by_place = np.empty_like(known.ids)
-            by_place[known.order] = known.ids
-            begin, end = np.searchsorted(files, first[shard : shard + 2])
-            ids.append(by_place[files[begin:end] - first[shard]])
-        return np.concatenate(ids)
-
-    def _known(self, record: SketchRecord, files: Ints, shards: list[int]) -> NDArray[np.bool_]:
-        """Whether a segment covers each of these files (ascending), which are in these shards."""
-        first = self.sketches.index.first_file
-        ends = np.searchsorted(files, first)
-        parts = [
-            self.sketches.shard(record, shard).known[files[ends[shard] : ends[shard + 1]] - first[shard]]
-            for shard in shards
-        ]
-        return np.concatenate([np.zeros(0, bool), *parts])
+        Each answer comes with the number of each unit's file in its segment, -1 for none. ``ask`` is given the
+        numbers of the files asked for, and a segment.
+        """
+        files = self.files[units]
+        first = np.diff(files, prepend=-1) != 0  # of the units of each file, which are neighbours
+        place = np.cumsum(first) - 1
+        ids = self.sketches.ids(files[first])
+        known, answers = np.zeros(len(units), bool), []
+        for segment in self.sketches.segments(record):
+            numbers = segment.coverage.numbers(ids)
+            wanted = numbers[numbers >= 0]
+            answer = self.sketches.answer(record, segment, partial(ask, wanted)) if len(wanted) else None
+            if answer is not None:
+                numbers = numbers[place]
+                answers.append((numbers, answer))
+                known |= numbers >= 0
+        return known, answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from zskip.core.receipts import Vacuumed
 from zskip.errors import CommitConflict, DamagedIndex, TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
-from zskip.tablelog.freshness import changes
+from zskip.tablelog.freshness import as_indexed, outside_other_tables
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import InlinePart, Part
 from zskip.tablelog.runs import DATA_FILE, abandoned, naming_vacuums
@@ -37,8 +37,6 @@ _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
 _INDEX_ONLY = r"^_(zskip|data)/"
-# Folders inside this one that hold tables of their own.
-_OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
 _TOMBSTONE_BYTES = 64
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100
@@ -222,15 +220,9 @@ def _replaced(storage: Storage, listing: Listing, expired: dict[int, str], named
     found = np.zeros(len(listing), bool)
     for version in expired:
         try:
-            snapshot = log.read_entry(storage, version)
-            if snapshot is None or snapshot.managed:
-                continue
-            differs = changes(Index(storage, snapshot), listing)
+            found |= as_indexed(storage, version, listing)
         except DamagedIndex as error:
             _LOG.warning("Files that version %d named are kept: %s", version, error)
-            continue
-        others = pa.concat_arrays([differs.added.path, differs.changed.path])
-        found |= ~np.asarray(pc.is_in(listing.path, value_set=others))
     return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
 
 
@@ -239,10 +231,8 @@ def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listi
     ours = _matches(listing.path, _OURS)
     if not managed:
         ours &= _matches(listing.path, _INDEX_ONLY)
-    others = pc.struct_field(pc.extract_regex(listing.path, _OTHER_TABLE), "folder").drop_null().unique()
-    for folder in others.to_pylist():
-        ours &= ~np.asarray(pc.starts_with(listing.path, folder))
-    return listing.take(ours & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+    ours &= ~np.asarray(pc.is_in(listing.path, value_set=named))
+    return outside_other_tables(listing.take(ours), listing.path)
 
 
 def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:

@@ -20,7 +20,7 @@ from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
 from zskip.storage.storage import Listing
 from zskip.tablelog import Changes, Index, Snapshot, load
-from zskip.tablelog.own_files import dropped_files
+from zskip.tablelog.freshness import dropped_files
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Rows
 from zskip.writer.options import WriteOptions

@@ -16,9 +16,9 @@ from zskip.core.receipts import Appended
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
 from zskip.storage import Staged, Storage, hive
-from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load, with_segments
 from zskip.tablelog.sketches import SKETCHES, named_sketches
+from zskip.tablelog.table_folders import refuse_folder
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.look_ups import LookUps

@@ -26,7 +26,7 @@ from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog import Index, Snapshot, load
-from zskip.tablelog.own_files import refuse_replaced_files
+from zskip.tablelog.table_folders import refuse_files_of_tables
 from zskip.writer import row_source
 from zskip.writer.evolution import united
 from zskip.writer.row_source import Part, RowSource
@@ -114,7 +114,7 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in files]
     for drive in {drive for drive, _ in absolute}:
         names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
-        refuse_replaced_files(open_storage(drive + os.sep), pa.array(names, pa.string()))
+        refuse_files_of_tables(open_storage(drive + os.sep), pa.array(names, pa.string()))
     return files
 
 
@@ -148,7 +148,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     chosen = [name for name in names if (_matches_glob(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
         raise NoParquet(_NO_SOURCE.format(without_secrets(url)))
-    refuse_replaced_files(storage, pa.array(chosen, pa.string()))
+    refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 
 

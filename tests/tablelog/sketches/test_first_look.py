@@ -54,7 +54,7 @@ def test_only_the_named_files_and_their_shards_are_read(
     index = Index(table.storage, load(table.storage))
     predicate = bind(f"uid = '{uid(2345)}' AND n < 3000", index.snapshot.schema)
     assert len(plan(index, predicate)) == 1
-    assert len(read) == 4
+    assert set(read) == {20, 21, 22, 23}
 
 
 def test_files_that_no_segment_knows_are_kept(many: None, tmp_path: Path) -> None:

@@ -28,10 +28,9 @@ from zskip.statements.duckdb.table_places import (
     written_path,
 )
 from zskip.storage import open_storage
-from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog import Index
-from zskip.tablelog.own_files import refuse_new_files, refuse_replaced_files
+from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder, refuse_new_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -265,7 +264,7 @@ def _refuse_files(pattern: str) -> None:
     refuse_folder(storage)
     found = own_connection().cursor().execute("SELECT file FROM glob(?)", [pattern]).fetchall()
     names = [os.path.relpath(file, folder or ".").replace(os.sep, "/") for (file,) in found]
-    refuse_replaced_files(storage, pa.array(names, pa.string()))
+    refuse_files_of_tables(storage, pa.array(names, pa.string()))
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
