@@ -109,7 +109,8 @@ class Table:
 
     def __repr__(self) -> str:
         totals = self.snapshot.totals
-        return f"<zskip table {self.uri}, version {self.version}: {totals.files} files, {totals.rows} rows>"
+        rows = "unknown" if totals.rows is None else f"{totals.rows:,}"
+        return f"<zskip table {self.uri}, version {self.version}: {totals.files:,} files, {rows} rows>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.plan().__arrow_c_stream__(requested_schema)

@@ -137,7 +137,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
     totals = table.snapshot.totals
     console = out()
     console.print(
-        f"{totals.rows:,} rows of Zeek logs, laid out in {seconds_write:.1f} s as {totals.files} files \nof together "
+        f"{totals.rows:,} rows of Zeek logs, laid out in {seconds_write:.1f} s as {totals.files} files\nof together "
         f"{size_text(totals.bytes)}, by {', '.join(BY)}.\n"
     )
     files, size = (whole([getattr(each["skipped"], name) for each in answers]) for name in ("files", "bytes"))

@@ -481,3 +481,19 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip
         hostile.explore(tmp_path / "nodir" / "x.html", where="not even SQL (")
     with pytest.raises(InvalidOption, match="is a folder"):
         hostile.explore(tmp_path, where="not even SQL (")
+
+
+def test_axes_by_rank_spread_values_that_lie_close_together(browser: Any, tmp_path: Path) -> None:
+    ports = pa.table({"port": [20, 22, 25, 53, 80, 443, 8080, 65_000], "text": list("abcdefgh")})
+    table = zskip.write(ports, tmp_path / "t", by="port", files=4)
+    show(browser, table.explore(tmp_path / "page.html", where="port = 53 AND text >= 'c'"))
+    wait_for(browser, f"return {SOURCE}.left.length > 0", "picture:files")
+    drawn = f"return [[...{SOURCE}.left], [...{SOURCE}.right]]"
+    assert browser.execute_script(drawn, "picture:files") == [[19.5, 24.5, 79.5, 8079.5], [22.5, 53.5, 443.5, 65000.5]]
+    browser.execute_script("document.getElementById('by-rank').click()")
+    wait_for(browser, f"return {SOURCE}.left[0] === -0.5", "picture:files")
+    assert browser.execute_script(drawn, "picture:files") == [[-0.5, 1.5, 3.5, 5.5], [1.5, 3.5, 5.5, 7.5]]
+    assert browser.execute_script(f"return [...{SOURCE}.at]", "across-constants") == [3]  # the rank of 53
+    assert browser.execute_script("return [0, 3, 7].map((tick) => zskipLabel('port', tick))") == ["20", "53", "65000"]
+    change(browser, 0, "50")
+    assert browser.execute_script(f"return [...{SOURCE}.at]", "across-constants") == [2 + 25 / 28]

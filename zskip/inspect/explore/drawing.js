@@ -6,6 +6,34 @@ function axisScale(column) {
   return column.kind === "date" || column.kind === "timestamp" ? column.scale : 1;
 }
 
+// The distinct bounds of a column in order. Its axis by rank has them at 0, 1, 2, …
+function ranked(page, path) {
+  const {lower, upper} = page.levels[0].bounds[path], known = [...lower, ...upper].filter(Number.isFinite);
+  return [...new Set(known)].sort((a, b) => a - b);
+}
+
+// The rank of a key: a fraction between two bounds, and half a rank beyond the first or the last.
+function rankOf(bounds, key) {
+  let low = 0, high = bounds.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (bounds[middle] < key) low = middle + 1; else high = middle;
+  }
+  if (bounds[low] === key) return low;
+  if (low === 0 || low === bounds.length) return low - 0.5;
+  return low - 1 + (key - bounds[low - 1]) / (bounds[low] - bounds[low - 1]);
+}
+
+// The places on a column's axis, from those of its keys. Texts have ranks as keys.
+function placing(page, path) {
+  const column = page.column[path];
+  if (page.byRank && column.kind !== "text") {
+    const bounds = ranked(page, path);
+    return (key) => rankOf(bounds, key);
+  }
+  return (key) => key / axisScale(column);
+}
+
 function drawn(page, path) {
   // An unknown end is drawn at the edge of the known bounds, so a box of unknown extent is visible.
   const {lower, upper} = page.levels[0].bounds[path];
@@ -13,9 +41,9 @@ function drawn(page, path) {
   for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
   for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
   if (least > greatest) [least, greatest] = [0, 1];
-  const scale = axisScale(page.column[path]);
-  const place = (values, edge) => Float64Array.from(values, (value) => (Number.isFinite(value) ? value : edge) / scale);
-  const around = scale === 1 && page.column[path].discrete ? 0.5 : 0;
+  const at = placing(page, path), column = page.column[path];
+  const place = (values, edge) => Float64Array.from(values, (value) => at(Number.isFinite(value) ? value : edge));
+  const around = column.kind !== "text" && (page.byRank || (axisScale(column) === 1 && column.discrete)) ? 0.5 : 0;
   return {
     lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
   };
@@ -42,11 +70,11 @@ function timeLabels(model) {
 // Makes an axis show a column: its name as the label, and its keys as dates, texts or decimals.
 function showColumn(axis, page, path) {
   const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
-  const time = column.kind === "date" || column.kind === "timestamp";
+  const time = !page.byRank && (column.kind === "date" || column.kind === "timestamp");
   axis.axis_label = path;
   axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
   axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model))
-    : column.kind === "number" && column.scale === 1 ? model("BasicTickFormatter", {use_scientific: false})
+    : column.kind === "number" && column.scale === 1 && !page.byRank ? model("BasicTickFormatter", {use_scientific: false})
     : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
 }
 
@@ -71,6 +99,7 @@ class View {
     this.onScreen = false;
     for (const range of [this.figure.x_range, this.figure.y_range])
       for (const end of ["start", "end"]) range.properties[end].change.connect(() => this.request());
+    this.figure.properties.inner_width.change.connect(() => this.request());
     new IntersectionObserver((entries) => {
       this.onScreen = entries.at(-1).isIntersecting;
       this.request();

@@ -22,7 +22,7 @@ def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     """
     try:
         from bokeh.embed import components
-        from bokeh.models import ColumnDataSource, CustomJS
+        from bokeh.models import ColumnDataSource, CustomJS, NoOverlap
         from bokeh.plotting import figure
         from bokeh.resources import Resources
     except ImportError as error:
@@ -31,7 +31,16 @@ def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     def plot(name: str, width: int, height: int, top: int) -> figure:
         """A figure with data sources for all files, for the files that are read, and for an image of both."""
         tools = "pan,wheel_zoom,box_zoom,reset,save"
-        made = figure(width=width, height=height, name=name, x_range=(0, 1), y_range=(0, top), tools=tools)
+        made = figure(
+            sizing_mode="stretch_width",
+            max_width=width,
+            height=height,
+            name=name,
+            x_range=(0, 1),
+            y_range=(0, top),
+            tools=tools,
+        )
+        made.axis.major_label_policy = NoOverlap()
         pixels = {"image": [np.zeros((1, 1), np.uint32)], **{key: [0.0] for key in ("x", "y", "dw", "dh")}}
         made.image_rgba(**{key: key for key in pixels}, source=ColumnDataSource(pixels, name=f"{name}:image"))
         for own, color in (("files", FILE), ("read", READ)):

@@ -124,6 +124,10 @@ function start(page) {
   page.colors = colorsOf(page.colors.read, page.colors.file, page.colors.alpha);
   window.zskipLabel = (path, tick) => {
     const column = page.column[path];
+    if (page.byRank && column.kind !== "text") {
+      const key = Number.isInteger(tick) ? ranked(page, path)[tick] : undefined;
+      return key === undefined ? "" : shown(column, key).slice(0, 16);
+    }
     if (column.kind !== "text") return shown(column, column.discrete ? Math.round(tick) : tick);
     const bound = 2 * Math.round((tick - 1) / 2) + 1; // the bound next to the tick
     return Math.abs(bound - tick) <= 1 && column.texts[(bound - 1) / 2] !== undefined ? shown(column, bound).slice(0, 24) : "";
@@ -134,6 +138,11 @@ function start(page) {
     $(id).value = paths[wanted];
     $(id).onchange = () => { place(); };
   }
+  $("by-rank").onchange = () => {
+    page.byRank = $("by-rank").checked;
+    place();
+    drawStrips();
+  };
 
   function place() {
     const across = drawn(page, $("across").value), up = drawn(page, $("up").value);
@@ -147,9 +156,8 @@ function start(page) {
   function mark() {
     const lines = {across: [], up: []};
     for (const [id, path] of [["across", $("across").value], ["up", $("up").value]]) {
-      const column = page.column[path];
-      const scale = axisScale(column);
-      for (const constant of page.editable) if (constant.path === path) lines[id].push(constant.constant.place / scale);
+      const at = placing(page, path);
+      for (const constant of page.editable) if (constant.path === path) lines[id].push(at(constant.constant.place));
     }
     model("across-constants").data = {at: Float64Array.from(lines.across)};
     model("up-constants").data = {at: Float64Array.from(lines.up)};
