@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,16 +39,50 @@ FORMS = [
     "SELECT c.region, {agg} FROM {f} f JOIN {c} c ON f.ck = c.k AND f.sk = c.k WHERE {cc} GROUP BY 1",
     "SELECT {agg} FROM {f} f JOIN {s} s ON f.ck = s.k WHERE {sc}",
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k + 1 WHERE {cc}",
+    # A key of two columns.
+    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a AND f.sk = p.b WHERE {pc}",
+    "SELECT {agg} FROM {f} f SEMI JOIN {p} p ON f.ck = p.a AND f.sk = p.b AND {pc}",
+    "SELECT {agg} FROM {f} f WHERE (f.ck, f.sk) IN (SELECT (a, b) FROM {p} p WHERE {pc})",
+    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a WHERE {pc}",
+    # NULL equals NULL.
+    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a AND f.sk IS NOT DISTINCT FROM p.b WHERE {pc}",
+    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck IS NOT DISTINCT FROM p.a AND f.sk = p.b WHERE {pc}",
+    "SELECT {agg} FROM {f} f WHERE EXISTS (FROM {c} c WHERE c.k IS NOT DISTINCT FROM f.ck AND {cc})",
+    "SELECT count(*) AS n, sum(ck) AS v FROM (SELECT ck FROM {f} f INTERSECT SELECT k FROM {c} c WHERE {cc})",
+    "SELECT count(*) AS n, sum(ck) AS v FROM (SELECT ck FROM {f} f EXCEPT SELECT k FROM {c} c WHERE {cc})",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {n} n ON c.nk IS NOT DISTINCT FROM n.nk WHERE {nc}",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck IS NOT DISTINCT FROM c.k JOIN {n} n ON c.nk = n.nk WHERE {nc}",
+    "SELECT {agg} FROM {f} f JOIN ({s} s LEFT JOIN {c} c ON s.k = c.k + 3 AND {cc}) ON f.ck IS NOT DISTINCT FROM c.k",
+    # Several uses of one table, and other spellings of a join.
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {c} d ON f.ck = d.k WHERE {cc} AND d.year < 1995",
+    "SELECT {agg} FROM {f} f JOIN {f} g ON f.id = g.id JOIN {c} c ON g.ck = c.k WHERE {cc}",
+    "SELECT {agg} FROM {f} f JOIN (SELECT k AS ck FROM {c} c WHERE {cc}) c USING (ck)",
+    "SELECT {agg} FROM {f} f NATURAL JOIN (SELECT k AS ck FROM {c} c WHERE {cc})",
+    "SELECT {agg} FROM {f} f, LATERAL (SELECT name FROM {c} c WHERE c.k = f.ck AND {cc}) x",
+    "SELECT {agg} FROM {f} f WHERE (SELECT count(*) FROM {c} c WHERE c.k = f.ck AND {cc}) > 0",
+    "SELECT {agg} FROM {f} f WHERE f.ck = ANY (SELECT k FROM {c} c WHERE {cc})",
+    "SELECT {agg} FROM {f} f WHERE {fc} OR f.ck IN (SELECT k FROM {c} c WHERE {cc})",
+    "SELECT {agg} FROM {f} f JOIN ({c} c RIGHT JOIN {s} s ON c.k = s.k AND {cc}) ON f.sk = s.k WHERE {sc}",
+    "SELECT count(*) AS n, sum(r) AS v FROM (SELECT row_number() OVER (PARTITION BY f.ck ORDER BY f.id) AS r "
+    "FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc})",
+]
+
+
+TABLES = ["facts", "customer", "supplier", "nation", "price"]
+CHANGES = [
+    *("append", "update", "delete", "optimize", "null", "duplicate"),
+    *("overwrite", "restore", "vacuum", "repair", "refresh", "tend"),
 ]
 
 
 class Star:
-    """Facts, and the dimensions customers, suppliers and nations, as zskip's tables; and DuckDB over their rows."""
+    """Facts, and the dimensions customers, suppliers, nations and prices (by two keys), as zskip's tables; and DuckDB
+    over their rows."""
 
     def __init__(self, home: Path, seed: int) -> None:
         self.home, self.random, self.numpy = home, random.Random(seed), np.random.default_rng(seed)
         self.con = duckdb.connect()
-        self.next_key = 200
+        self.next_key, self.next_id = 200, 0
         self.write("nation", self.nations(), by=["nk"], files=2)
         # A row whose key is NULL: only IS NOT DISTINCT FROM joins it, and no attribute of the facts has its name.
         nameless = pa.table({"k": pa.array([None], pa.int64()), "region": ["R1"], "name": ["N99"]})
@@ -59,9 +94,12 @@ class Star:
             "supplier": (str(home / "supplier"), {"sk": "k"}),
             "cn": (str(home / "nation"), {"customer.nk": "nk"}),
             "sn": (str(home / "nation"), {"supplier.nk": "nk"}),
+            "price": (str(home / "price"), {"ck": "a", "sk": "b"}),
         }
-        by = ["customer.region", "supplier.year", "cn.zone", "sn.zone", "customer.name"]
-        self.write("facts", self.rows(3000), by=by, joins=joins, files=24)
+        facts = self.rows(3000)
+        self.write("price", self.prices(facts), by=["a"], files=4)
+        by = ["customer.region", "supplier.year", "cn.zone", "sn.zone", "customer.name", "price.grade"]
+        self.write("facts", facts, by=by, joins=joins, files=24)
 
     def write(self, name: str, rows: pa.Table, **options: object) -> None:
         zskip.write(rows, self.home / name, **options)  # type: ignore[arg-type]
@@ -85,16 +123,26 @@ class Star:
             }
         )
 
-    def rows(self, count: int) -> pa.Table:
-        def keys() -> pa.Array:
-            drawn = self.numpy.integers(0, 230, count)
-            return pa.array([None if self.numpy.random() < 0.03 else int(key) for key in drawn], pa.int64())
+    def prices(self, facts: pa.Table) -> pa.Table:
+        """A price for most pairs of keys of the facts; one of the keys may be NULL."""
+        pairs = sorted(set(zip(*facts.select(["ck", "sk"]).to_pydict().values(), strict=True)), key=repr)
+        pairs = [pair for pair in pairs if self.numpy.random() < 0.8]
+        grades = [f"G{self.numpy.integers(0, 6)}" for _ in pairs]
+        return pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs], "grade": grades})
 
-        return pa.table({"ck": keys(), "sk": keys(), "v": self.numpy.integers(0, 100, count)})
+    def rows(self, count: int) -> pa.Table:
+        def keys(type: pa.DataType) -> pa.Array:
+            drawn = self.numpy.integers(0, 230, count)
+            return pa.array([None if self.numpy.random() < 0.03 else int(key) for key in drawn], type)
+
+        ids = range(self.next_id, self.next_id + count)
+        self.next_id += count
+        values = self.numpy.integers(0, 100, count)
+        return pa.table({"id": ids, "ck": keys(pa.int64()), "sk": keys(pa.int32()), "v": values})
 
     def change(self) -> None:
         """One change of one of the tables."""
-        name = self.random.choice(["facts", "customer", "customer", "supplier", "nation"])
+        name = self.random.choice(["facts", "customer", "customer", "supplier", "nation", "price"])
         table = self.open(name)
         if name == "nation":
             added = pa.table({"nk": pa.array([20, 21][: self.random.randint(1, 2)], pa.int32())})
@@ -102,30 +150,56 @@ class Star:
             table.delete("nk >= 20")
             table.append(added.append_column("zone", zones))
             return
-        match self.random.choice(["append", "update", "delete", "optimize", "null", "restore", "vacuum", "duplicate"]):
-            case "append" if name == "facts":
-                table.append(self.rows(300))
+        match self.random.choice(CHANGES):
             case "append":
-                keys = range(self.next_key, self.next_key + 8)
-                self.next_key += 8
-                table.append(self.customers(keys))
-            case "update" if name != "facts":
+                table.append(self.further(name))
+            case "update" if name == "facts":
+                rows = self.rows(40)
+                old = pa.array(self.numpy.choice(self.next_id - 40, 30, replace=False))
+                ids = pa.concat_arrays([old, rows["id"].combine_chunks()[30:]])
+                table.upsert(rows.set_column(0, "id", ids), on="id")
+            case "update" if name == "price":
+                rows = table.plan("a < 9 AND b < 99").to_arrow()
+                grades = [f"G{self.random.randint(0, 5)}"] * len(rows)
+                table.upsert(rows.set_column(2, "grade", pa.array(grades, pa.string())), on=["a", "b"])
+            case "update":
                 key = self.random.randint(0, 220)
                 table.delete(f"k = {key}")
                 self.open(name).append(self.customers([key]))
             case "delete":
-                column = "v" if name == "facts" else "k"
+                column = {"facts": "v", "price": "a"}.get(name, "k")
                 table.delete(f"{column} BETWEEN {(low := self.random.randint(0, 90))} AND {low + 4}")
             case "optimize":
                 table.optimize(full=True)
-            case "null" if name != "facts":
+            case "null" if name in ("customer", "supplier"):
                 table.append(pa.table({"k": pa.array([None], pa.int64()), "region": ["R1"], "name": ["N01"]}))
-            case "duplicate" if name != "facts":
+            case "duplicate" if name in ("customer", "supplier"):
                 table.append(self.customers([self.random.randint(0, 200)]))
+            case "overwrite":
+                table.overwrite(table.plan().to_arrow())
             case "restore":
                 table.restore(self.random.choice([one.version for one in table.history()[:3]]))
             case "vacuum":
                 table.vacuum(older_than="0 seconds")
+            case "repair":
+                if parts := sorted((self.home / name / "_zskip" / "stats").glob("*")):
+                    self.random.choice(parts).write_bytes(b"damaged")
+                    zskip.repair(self.home / name)
+            case "refresh":
+                self.open("facts").refresh_joins()
+            case "tend":
+                self.open("facts").tend()
+
+    def further(self, name: str) -> pa.Table:
+        """New rows of a table: of a dimension, keys that the facts have already."""
+        if name == "facts":
+            return self.rows(300)
+        if name == "price":
+            keys = self.open("facts").plan().to_arrow().slice(0, 20)
+            return self.prices(keys)
+        keys = range(self.next_key, self.next_key + 8)
+        self.next_key += 8
+        return self.customers(keys)
 
     def statement(self) -> str:
         draw = self.random
@@ -145,8 +219,10 @@ class Star:
             for side in ("c", "s")
         }
         return draw.choice(FORMS).format(
-            agg="count(*) AS n, sum(f.v) AS v",
+            agg=draw.choice(["count(*) AS n, sum(f.v) AS v", "min(f.v) AS n, max(f.id) AS v"]),
             f="facts",
+            p="price",
+            pc=f"p.grade {draw.choice(['=', '=', '<>', '>'])} 'G{draw.randint(0, 6)}'",
             c=draw.choice(["customer", "customer", "supplier"]),
             s="supplier",
             n="nation",
@@ -157,18 +233,19 @@ class Star:
         )
 
     def check(self, statements: int) -> int:
-        """Compare statements with DuckDB's answers; the number of them in which attributes skipped files."""
-        rows = {name: self.open(name).plan().to_arrow() for name in ("facts", "customer", "supplier", "nation")}
+        """Compare statements with DuckDB's answers; in how many of each fourth attributes skipped files."""
+        rows = {name: self.open(name).plan().to_arrow() for name in TABLES}
         for name, each in rows.items():
             self.con.register(f"{name}_rows", each)
         tables = {name: self.open(name) for name in rows}
         pruned = 0
-        for _ in range(statements):
+        for number in range(statements):
             statement = self.statement()
             expected = self.con.sql(f"WITH {self.aliases(rows)} {_inner(statement)}").fetchall()
             got = zskip.sql(statement, self.con, tables=tables).fetchall()
             assert sorted(map(repr, got)) == sorted(map(repr, expected)), statement
-            pruned += "attributes of" in str(zskip.explain(statement, self.con, tables=tables))
+            if not number % 4:
+                pruned += "attributes of" in str(zskip.explain(statement, self.con, tables=tables))
         return pruned
 
     def aliases(self, rows: dict[str, pa.Table]) -> str:
@@ -264,6 +341,91 @@ def test_explain_names_the_dimension_its_condition_and_why_it_is_not_used(tmp_pa
     zskip.open(customer).vacuum(older_than="0 seconds")
     assert zskip.sql(statement).fetchall() == [(20,)]
     assert "the version of which they are is gone" in zskip.explain(statement)
+
+
+def _equals_duckdb(statement: str, con: duckdb.DuckDBPyConnection, **tables: zskip.Table) -> str:
+    """Check the answer by that over the tables' rows; the text of `zskip.explain`."""
+    for name, table in tables.items():
+        con.register(f"all_{name}", table.plan().to_arrow())
+    whole = con.sql(statement.format(**{name: f"all_{name}" for name in tables})).fetchall()
+    pruned = statement.format(**{name: f"'{table.uri}'" for name, table in tables.items()})
+    assert zskip.sql(pruned, con).fetchall() == whole
+    return str(zskip.explain(pruned, con))
+
+
+def test_one_null_of_a_key_of_two_columns(tmp_path: Path) -> None:
+    """No row of the dimension has NULL in a key when the attributes are computed; NULL equals NULL in the statement."""
+    prices = zskip.write(
+        pa.table({"a": [1, 1, 2], "b": [1, None, 2], "grade": ["x", "y", "z"]}), tmp_path / "price", by=["a"]
+    )
+    rows = pa.table({"ck": [1, 1, 2] * 40, "sk": [1, None, 2] * 40})
+    facts = zskip.write(
+        rows, tmp_path / "facts", by=["price.grade"], joins={"price": (prices, {"ck": "a", "sk": "b"})}, files=4
+    )
+    for null_safe in (
+        "sk IS NOT DISTINCT FROM b AND ck = a",
+        "sk IS NOT DISTINCT FROM b AND ck IS NOT DISTINCT FROM a",
+    ):
+        for grade in "xyz":
+            statement = f"SELECT count(*) FROM {{facts}} f JOIN {{prices}} p ON {null_safe} WHERE grade = '{grade}'"
+            with duckdb.connect() as con:
+                assert "files skipped" in _equals_duckdb(statement, con, facts=facts, prices=prices)
+
+
+@pytest.mark.parametrize(
+    ("setting", "join"),
+    [
+        ("NOCASE", "{customer} c ON ck = k"),
+        ("", "{customer} c ON ck COLLATE NOCASE = k"),
+        ("", "(SELECT k COLLATE NOCASE AS k, region FROM {customer} c) ON ck = k"),
+        ("", "(SELECT k, region FROM {customer} c UNION ALL SELECT k, 'r9' FROM collated) ON ck = k"),
+    ],
+)
+def test_keys_that_are_equal_by_a_collation(tmp_path: Path, setting: str, join: str) -> None:
+    """A plan prints such a join like any other."""
+    names = [f"{'kK'[number % 2]}{number:03d}" for number in range(400)]
+    changed = [name.swapcase() if number % 2 else name for number, name in enumerate(names)]
+    dimension = pa.table({"k": changed, "region": [f"r{number % 5}" for number in range(400)]})
+    customer = zskip.write(dimension, tmp_path / "customer", by=["k"], files=8)
+    rows = pa.table({"ck": names * 10, "v": range(4000)})
+    joins = {"customer": (customer, {"ck": "k"})}
+    facts = zskip.write(rows, tmp_path / "facts", by=["customer.region"], joins=joins, files=20)
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE collated (k VARCHAR COLLATE NOCASE); SET default_collation = '{setting}'")
+        statement = f"SELECT count(*), sum(v) FROM {{facts}} f JOIN {join} WHERE region = 'r1'"
+        assert "attributes" not in _equals_duckdb(statement, con, facts=facts, customer=customer)
+        con.execute("RESET default_collation")
+        plain = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'r1'"
+        assert "attributes" in _equals_duckdb(plain, con, facts=facts, customer=customer)
+
+
+def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
+    customer = zskip.write(CUSTOMERS.rename_columns(["key", "region"]), tmp_path / "customer", by=["key"])
+    facts = _facts(tmp_path, joins={"customer": (customer, {"ck": "key"})})
+    for first, second in (("c", "d"), ("d", "c")):
+        statement = (
+            f"SELECT count(*) FROM {{facts}} f JOIN {{customer}} {first} ON ck = {first}.key "
+            f"JOIN {{customer}} {second} ON ck = {second}.key WHERE d.region = 'EUROPE'"
+        )
+        with duckdb.connect() as con:
+            explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+        assert f"attributes of '{customer.uri}': \"region\" = 'EUROPE': 2 files skipped" in explained
+
+
+@pytest.mark.parametrize("key", [["a", "b", "c"], [1, 2, 3]])
+def test_facts_change_while_a_dimension_cannot_be_joined(tmp_path: Path, key: list[object]) -> None:
+    """It is gone, or its keys are of another type."""
+    customer = zskip.write(pa.table({"k": key, "region": ["r1", "r2", "r3"]}), tmp_path / "customer", by=["k"])
+    rows = pa.table({"ck": key * 40, "v": range(120)})
+    joins = {"customer": (customer, {"ck": "k"})}
+    facts = zskip.write(rows, tmp_path / "facts", by=["customer.region"], joins=joins, files=3)
+    others = [f"x{each}" for each in key] if isinstance(key[0], int) else [1, 2, 3]
+    customer.overwrite(pa.table({"k": others, "region": ["r1", "r2", "r3"]}))
+    facts.append(rows)
+    shutil.rmtree(tmp_path / "customer")
+    facts.append(rows)
+    facts.delete("v = 7")
+    assert facts.plan().count() == 357
 
 
 def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:

@@ -31,16 +31,22 @@ from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_k
 from zskip.stats import Statistics
 from zskip.table_formats import index_of, source_of
 from zskip.tablelog import Dimension, Index, load
+from zskip.tablelog.dimensions import owner_of
 
 
 class _Reached(NamedTuple):
     """A dimension of facts that a statement joins by the dimension's keys. ``place``: of the dimension's table ·
-    ``first``: the join of the facts themselves that leads to it."""
+    ``joins``: one for each of its keys · ``hops``: the dimensions whose columns these keys are, if not the facts'."""
 
     dimension: Dimension
     place: int
-    first: JoinKeys
-    nulls: bool
+    joins: tuple[JoinKeys, ...]
+    hops: tuple[_Reached, ...]
+
+    @property
+    def chain(self) -> list[_Reached]:
+        """The dimension, and those over whose columns the facts reach it."""
+        return [self, *(further for hop in self.hops for further in hop.chain)]
 
 
 def prune_by_attributes(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask: Ask) -> None:
@@ -50,9 +56,8 @@ def prune_by_attributes(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys]
         return
     joins = _closed([join for join in joins if can_prune(tables, join)])
     for number in facts:
-        reached = _reached(tables, joins, number)
-        for one in reached.values():
-            _prune(tables[number], one, reached, tables, ask)
+        for one in _reached(tables, joins, number):
+            _prune(tables[number], one, tables, ask)
 
 
 def _closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
@@ -77,49 +82,35 @@ def _closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
     return list(found)
 
 
-def _reached(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], facts: int) -> dict[str, _Reached]:
-    """The dimensions of a table of facts, by name, that the statement joins by all of their keys."""
-    found: dict[str, _Reached] = {}
-    for dimension in tables[facts].survivors.index.snapshot.dimensions:
-        places = {join.source for join in joins}
-        for place in sorted(places):
-            used = [_join_for(joins, found, facts, place, column, key) for column, key in dimension.keys]
-            joined = [one for one in used if one is not None]
-            if len(joined) == len(used):
-                hops = [found[column.partition(".")[0]] for column, _ in dimension.keys if _is_hop(column, found)]
-                first = hops[0].first if hops else joined[0]
-                nulls = any(one.nulls for one in joined) or any(hop.nulls for hop in hops)
-                found[dimension.name] = _Reached(dimension, place, first, nulls)
-                break
+def _reached(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], facts: int) -> list[_Reached]:
+    """The dimensions of a table of facts that the statement joins by all of their keys, at each place."""
+    dimensions = tables[facts].survivors.index.snapshot.dimensions
+    names = {dimension.name for dimension in dimensions}
+    found: list[_Reached] = []
+    for dimension in dimensions:  # a dimension comes after those that have its keys
+        for place in sorted({join.source for join in joins}):
+            used, hops = [], []
+            for key_of_facts, key in dimension.keys:
+                owner, column = owner_of(key_of_facts, names)
+                for hop in [None] if owner is None else [each for each in found if each.dimension.name == owner]:
+                    wanted = (facts if hop is None else hop.place, column, place, key)
+                    by = [join for join in joins if (join.place, join.column, join.source, join.key) == wanted]
+                    if by:
+                        used.append(by[0])
+                        hops += [] if hop is None else [hop]
+                        break
+            if len(used) == len(dimension.keys):
+                found.append(_Reached(dimension, place, tuple(used), tuple(hops)))
     return found
 
 
-def _is_hop(column: str, found: dict[str, _Reached]) -> bool:
-    name, dot, _ = column.partition(".")
-    return bool(dot) and name in found
-
-
-def _join_for(
-    joins: Sequence[JoinKeys], found: dict[str, _Reached], facts: int, place: int, column: str, key: str
-) -> JoinKeys | None:
-    """The join by which a column of the facts, or of another dimension, needs a key of the table at ``place``."""
-    owner = facts
-    if _is_hop(column, found):
-        name, _, column = column.partition(".")
-        owner = found[name].place
-    wanted = (owner, column, place, key)
-    return next((join for join in joins if (join.place, join.column, join.source, join.key) == wanted), None)
-
-
-def _prune(
-    facts: JoinedTable, one: _Reached, reached: dict[str, _Reached], tables: Sequence[JoinedTable], ask: Ask
-) -> None:
+def _prune(facts: JoinedTable, one: _Reached, tables: Sequence[JoinedTable], ask: Ask) -> None:
     dimension, source = one.dimension, tables[one.place]
     predicate = source.survivors.predicate
     if predicate is None or not predicate.columns & {join_path([name]) for name in dimension.attributes.names}:
         return
-    chain = _chain(one, reached)
-    if one.nulls and len(chain) > 1:
+    chain, null_safe = one.chain, [join for each in one.chain for join in each.joins if join.nulls]
+    if null_safe and len(chain) > 1:
         facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
         return
     if not len(facts.survivors.numbers):
@@ -142,18 +133,9 @@ def _prune(
             of_version = np.asarray([found == version for found in versions])
             if (of_version & ~kept).any():
                 kept |= of_version & stale.kept(version)
-    if one.nulls:
-        kept |= _may_be_null(facts, one.first.column)
+    for join in null_safe:
+        kept |= _may_be_null(facts, join.column)
     facts.keep_only(kept, f"attributes of {source.name}: {predicate}")
-
-
-def _chain(one: _Reached, reached: dict[str, _Reached]) -> list[_Reached]:
-    """A dimension, and those over whose columns the facts reach it."""
-    chain = [one]
-    for each in chain:
-        hops = (column.partition(".")[0] for column, _ in each.dimension.keys if _is_hop(column, reached))
-        chain.extend(reached[name] for name in hops if reached[name] not in chain)
-    return chain
 
 
 class _Stale(NamedTuple):
@@ -179,7 +161,7 @@ class _Stale(NamedTuple):
             return everything
         if not len(added):
             return ~everything
-        join = self.one.first
+        join = self.one.joins[0]
         answer = (
             None if self.ask is None else self.ask(replace(self.source, survivors=added), join.key, self.facts.seconds)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,16 @@ class Dimension:
         keys = tuple((str(column), str(key)) for column, key in json["keys"])
         attributes = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(json["attributes"], validate=True)))
         return Dimension(str(json["name"]), str(json["uri"]), keys, attributes, operator.index(json["rows"]))
+
+
+def owner_of(column: str, dimensions: Collection[str]) -> tuple[str | None, str]:
+    """The name of the dimension that a key is a column of, None for the rows themselves, and the column's name there.
+
+    >>> owner_of("orders.custkey", {"orders"}), owner_of("custkey", {"orders"})
+    (('orders', 'custkey'), (None, 'custkey'))
+    """
+    name, dot, rest = column.partition(".")
+    return (name, rest) if dot and name in dimensions else (None, column)
 
 
 def attribute_name(dimension: str, attribute: str) -> str:

@@ -255,7 +255,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
             by=recorded_options.get("by", () if layout is None else layout.columns),
             partition_by=snapshot.partition_by,
             sketches=_sketches(snapshot),
-            star=partial(as_recorded, snapshot.dimensions) if snapshot.dimensions else None,
+            star=partial(as_recorded, snapshot) if snapshot.dimensions else None,
             **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
         )
 

@@ -29,7 +29,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     require_managed(storage, base)
     if not base.dimensions:
         raise InvalidOption(f"{storage.uri} was written without joins=, so there are no attributes to refresh.")
-    star = as_recorded(base.dimensions)
+    star = as_recorded(base)
     index = Index(storage, base)
     stale = stale_files(index, star)
     if not len(stale):

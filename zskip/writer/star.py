@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.schema import Schema, names_given, split_path
@@ -25,12 +27,17 @@ from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, n
 from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.table_formats import index_of, is_table_object, own_snapshot, source_of
-from zskip.tablelog import Dimension, Index
-from zskip.tablelog.dimensions import attribute_name
+from zskip.tablelog import Dimension, Index, Snapshot
+from zskip.tablelog.dimensions import attribute_name, owner_of
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 
 _LOG = logging.getLogger("zskip")
+# A table of all integers from the least key to the greatest is used if it has at most so many entries for each key.
+# Otherwise Arrow builds a hash table of the keys for each part of the rows.
+_SPARSEST, _FEW_KEYS = 8, 1024
+# Attributes that repeat as often are joined as dictionaries: four bytes a row to move.
+_LEAST_REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +76,82 @@ def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A dimension in memory. ``lookup``: the row of a key · ``columns``: its attributes, and the keys of further hops.
-
-    ``version``: None for rows without versions.
-    """
+    """A dimension in memory. ``version``: None for rows without versions · ``finder``: of its rows; None if none are
+    known · ``columns``: its attributes, and the keys of further hops."""
 
     dimension: Dimension
     version: str | None
-    keys: tuple[pa.Array, ...]
+    finder: _Finder | None
     columns: pa.Table
 
-    def rows_of(self, values: Sequence[pa.ChunkedArray]) -> pa.Array:
-        """The number of the dimension's row for each tuple of keys; null where there is none."""
-        if len(values) == 1:
-            return _row_numbers(values[0], self.keys[0])
-        # The number of each distinct value, and of their combinations, in the place of several keys.
-        given, known = np.zeros(len(values[0]), np.int64), np.zeros(len(self.keys[0]), np.int64)
-        missing = np.zeros(len(given), bool)
-        for column, key in zip(values, self.keys, strict=True):
+
+class _Finder:
+    """Finds the rows of a dimension by its keys, which are unique and not NULL.
+
+    >>> found = _Finder([pa.chunked_array([[7, 7, 9]]), pa.chunked_array([["a", "b", "a"]])])
+    >>> found.rows([pa.chunked_array([[9, 7, None]]), pa.chunked_array([["a", "x", "a"]])]).to_pylist()
+    [2, None, None]
+    """
+
+    def __init__(self, keys: Sequence[pa.ChunkedArray]) -> None:
+        self._steps: list[tuple[_Find, int, _Find | None]] = []
+        known = np.zeros(len(keys[0]), np.int64)
+        for number, key in enumerate(keys):
             distinct = pc.unique(key)
-            codes = _row_numbers(column, distinct)
-            missing |= np.asarray(codes.is_null())
-            given = given * len(distinct) + np.asarray(pc.fill_null(codes, 0))
-            known = known * len(distinct) + np.asarray(pc.index_in(key, distinct))
-        found = pc.index_in(pa.array(given), value_set=pa.array(known))
-        return pc.if_else(pa.array(missing), pa.scalar(None, pa.int32()), found)
+            find, combine = _find_in(distinct), None
+            codes = find(key)
+            if number:  # numbers of the combinations so far, of which there are at most as many as rows
+                codes = known * len(distinct) + codes
+                combine = _find_in(pc.unique(pa.array(codes)))
+                codes = combine(pa.chunked_array([codes]))
+            known = codes
+            self._steps.append((find, len(distinct), combine))
+
+    def rows(self, values: Sequence[pa.ChunkedArray]) -> pa.Array:
+        """The number of the dimension's row for each tuple of keys; null where there is none."""
+        found = np.zeros(len(values[0]), np.int64)
+        for column, (find, count, combine) in zip(values, self._steps, strict=True):
+            codes = find(column)
+            if combine is not None:
+                codes = combine(pa.chunked_array([np.where((found < 0) | (codes < 0), -1, found * count + codes)]))
+            found = codes
+        return pa.array(found, mask=found < 0)
 
 
-def _row_numbers(values: pa.ChunkedArray, keys: pa.Array) -> pa.Array:
-    if t.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+_Find: TypeAlias = Callable[[pa.ChunkedArray], "NDArray[np.int64]"]
+"""From values to their numbers among distinct keys; -1 for NULL, and for a value that is none of them."""
+
+
+def _find_in(keys: pa.Array) -> _Find:
+    if t.is_integer(keys.type) and keys.type != pa.uint64() and len(keys):
+        given = np.asarray(keys.cast(pa.int64()))
+        least, most = int(given.min()), int(given.max())
+        if most - least < _SPARSEST * (len(given) + _FEW_KEYS):
+            numbers = np.full(most - least + 1, -1, np.int64)
+            numbers[given - least] = np.arange(len(given))
+            return partial(_looked_up, numbers, least, most)
+    return partial(_searched, keys)
+
+
+def _looked_up(numbers: NDArray[np.int64], least: int, most: int, values: pa.ChunkedArray) -> NDArray[np.int64]:
+    whole = _plain(values).cast(pa.int64())
+    inside = np.asarray(whole.is_valid())
+    filled = np.asarray(pc.fill_null(whole, 0))
+    inside = inside & (filled >= least) & (filled <= most)
+    return np.where(inside, numbers[np.where(inside, filled, least) - least], -1)
+
+
+def _searched(keys: pa.Array, values: pa.ChunkedArray) -> NDArray[np.int64]:
+    values = _plain(values)
     if values.type != keys.type:
         # Integers of different widths; a value that the key's type cannot hold has no row.
         values, keys = values.cast(pa.int64()), keys.cast(pa.int64())
     found = pc.index_in(values, value_set=keys, skip_nulls=True)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values.cast(values.type.value_type) if t.is_dictionary(values.type) else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,43 +176,37 @@ class Star:
     def joined(self, source: RowSource) -> RowSource:
         """The rows of a source with the attributes as further columns."""
         schema = pa.schema([*source.schema, *self.attributes], metadata=source.schema.metadata)
-        own = set(source.schema.names)
+        keys = [column for owner, column in self._keys() if owner is None]
 
         def parts(columns: Sequence[str] | None) -> Iterator[Part]:
             wanted = schema.names if columns is None else list(columns)
-            keys = [] if columns is None else [name for name in self._own_keys() if name not in columns]
-            read = None if columns is None else [*(name for name in wanted if name in own), *keys]
-            for part in source.parts(read):
+            own = [name for name in wanted if name in source.schema.names]
+            for part in source.parts(None if columns is None else list(dict.fromkeys([*own, *keys]))):
                 yield lambda part=part: self.with_attributes(part(), wanted)  # type: ignore[misc]  # a default binds
 
         return replace(source, schema=schema, parts=parts)
 
-    def _own_keys(self) -> list[str]:
-        hops = {each.dimension.name for each in self.loaded}
-        keys = [column for each in self.loaded for column, _ in each.dimension.keys]
-        return list(dict.fromkeys(key for key in keys if _hop(key, hops) is None))
+    def _keys(self, *dimensions: Dimension) -> list[tuple[str | None, str]]:
+        """The columns that equal the keys of some dimensions, by default of all, each with its owner (`owner_of`)."""
+        names = {each.name for each in self.dimensions}
+        return [owner_of(column, names) for each in dimensions or self.dimensions for column, _ in each.keys]
 
     def with_attributes(self, rows: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
         """Rows with their attributes; ``columns``: names of either, by default all."""
         wanted = [*rows.schema.names, *(field.name for field in self.attributes)] if columns is None else columns
-        hops = {each.dimension.name for each in self.loaded}
-        found: dict[str, pa.Array] = {}
-        joined: dict[str, pa.ChunkedArray] = {name: rows.column(name) for name in wanted if name in rows.column_names}
+        keys = set(self._keys())
+        places: dict[str, tuple[str | None, str]] = {name: (None, name) for name in rows.column_names}
+        joined = {place: rows.column(name) for name, place in places.items()}
         for each in self.loaded:  # a dimension comes after those that have its keys
-            values = []
-            for column, _ in each.dimension.keys:
-                hop = _hop(column, hops)
-                if hop is None:
-                    values.append(rows.column(column))
-                else:
-                    further = next(other for other in self.loaded if other.dimension.name == hop[0])
-                    values.append(further.columns.column(hop[1]).take(found[hop[0]]))
-            found[each.dimension.name] = each.rows_of(values)
-            for field in each.dimension.attributes:
-                name = attribute_name(each.dimension.name, field.name)
-                if name in wanted:
-                    joined[name] = each.columns.column(field.name).take(found[each.dimension.name])
-        return pa.table({name: joined[name] for name in wanted})
+            owner = each.dimension.name
+            values = [joined[key] for key in self._keys(each.dimension)]
+            numbers = pa.nulls(rows.num_rows, pa.int64()) if each.finder is None else each.finder.rows(values)
+            for name in each.columns.column_names:
+                place, attribute = (owner, name), attribute_name(owner, name)
+                if attribute in wanted or place in keys:
+                    joined[place] = each.columns.column(name).take(numbers)
+                    places[attribute] = place
+        return pa.table({name: joined[places[name]] for name in wanted})
 
     def with_versions(self, files: DataFiles) -> DataFiles:
         """Files written from joined rows, with the versions of the dimensions in their statistics."""
@@ -181,16 +223,10 @@ class Star:
         return FileStatistics(units.row_count, {**units.columns, **versions})
 
 
-def _hop(column: str, dimensions: set[str]) -> tuple[str, str] | None:
-    """The dimension and its column, for a key that is a column of another dimension."""
-    name, dot, rest = column.partition(".")
-    return (name, rest) if dot and name in dimensions else None
-
-
-def _keys_of_hops(name: str, joins: Sequence[Join]) -> list[str]:
+def _keys_of(dimension: str, joins: Sequence[Join]) -> list[str]:
     """The columns of a dimension that are keys of further dimensions."""
-    hops = (_hop(key, {name}) for join in joins for key, _ in join.keys)
-    return [hop[1] for hop in hops if hop is not None]
+    owned = [owner_of(key, {dimension}) for join in joins for key, _ in join.keys]
+    return [column for owner, column in owned if owner is not None]
 
 
 def joined_with(
@@ -204,14 +240,13 @@ def joined_with(
         return None
     wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
-        name, dot, column = ".".join(split_path(attribute)).partition(".")
-        if dot and name in wanted and schema.find([attribute]) is None and column not in wanted[name]:
-            wanted[name].append(column)
+        owner, column = owner_of(".".join(split_path(attribute)), wanted)
+        if owner is not None and schema.find([attribute]) is None and column not in wanted[owner]:
+            wanted[owner].append(column)
     loaded: list[_Loaded] = []
     for join in _in_order(joins):
-        one = _load(join, wanted[join.name], _keys_of_hops(join.name, joins), storage_options)
-        _require_comparable(one, schema, loaded)
-        loaded.append(one)
+        further = _keys_of(join.name, joins)
+        loaded.append(_load(join, wanted[join.name], further, schema, loaded, storage_options))
     star = Star(tuple(loaded))
     for field in star.attributes:
         if schema.find([field.name]) is not None:
@@ -219,27 +254,25 @@ def joined_with(
     return star
 
 
-def as_recorded(dimensions: Sequence[Dimension]) -> Star:
+def as_recorded(snapshot: Snapshot) -> Star:
     """The dimensions of a table in their newest versions. The attributes of one that cannot be read are NULL."""
-    joins = [Join.recorded(each) for each in dimensions]
-    loaded = []
-    for join, dimension in zip(joins, dimensions, strict=True):
-        further = _keys_of_hops(join.name, joins)
+    joins = [Join.recorded(each) for each in snapshot.dimensions]
+    loaded: list[_Loaded] = []
+    for join, dimension in zip(joins, snapshot.dimensions, strict=True):
+        further = _keys_of(join.name, joins)
         try:
-            one = _load(join, dimension.attributes.names, further, None)
+            if not dimension.uri:
+                raise InvalidOption("it was given as rows, or as a folder of files")
+            one = _load(join, dimension.attributes.names, further, snapshot.schema, loaded, None)
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
             _LOG.warning("New files have no attributes of %s, which cannot be joined: %s", dimension.name, error)
-            one = _unknown(dimension, further)
+            columns = {field.name: pa.array([], field.type) for field in dimension.attributes}
+            nothing = {name: pa.nulls(0) for name in further if name not in columns}
+            one = _Loaded(dimension, None, None, pa.table({**nothing, **columns}))
         loaded.append(one)
     return Star(tuple(loaded))
-
-
-def _unknown(dimension: Dimension, further: Sequence[str]) -> _Loaded:
-    columns = {field.name: pa.array([], field.type) for field in dimension.attributes}
-    keys = tuple(pa.array([], pa.int64()) for _ in dimension.keys)
-    return _Loaded(dimension, None, keys, pa.table({**{name: pa.array([], pa.int64()) for name in further}, **columns}))
 
 
 def _in_order(joins: Sequence[Join]) -> list[Join]:
@@ -247,13 +280,9 @@ def _in_order(joins: Sequence[Join]) -> list[Join]:
     names = {join.name for join in joins}
     done: list[Join] = []
     while len(done) < len(joins):
-        known = {join.name for join in done}
-        ready = [
-            join
-            for join in joins
-            if join.name not in known
-            and all(key.partition(".")[0] not in names - known or "." not in key for key, _ in join.keys)
-        ]
+        missing = names - {join.name for join in done}
+        left = [join for join in joins if join.name in missing]
+        ready = [join for join in left if not any(owner_of(key, missing)[0] for key, _ in join.keys)]
         if not ready:
             raise InvalidOption("joins= has dimensions whose keys refer to each other in a circle.")
         done.extend(ready)
@@ -261,16 +290,22 @@ def _in_order(joins: Sequence[Join]) -> list[Join]:
 
 
 def _load(
-    join: Join, attributes: Sequence[str], further: Sequence[str], storage_options: Mapping[str, Any] | None
+    join: Join,
+    attributes: Sequence[str],
+    further: Sequence[str],
+    facts: Schema,
+    loaded: Sequence[_Loaded],
+    storage_options: Mapping[str, Any] | None,
 ) -> _Loaded:
+    """A dimension, read. ``further``: columns that are keys of other dimensions · ``loaded``: those before it."""
     index, uri = _index_of(join.source, storage_options)
+    keys = [key for _, key in join.keys]
+    names = list(dict.fromkeys([*keys, *attributes, *further]))
     if index is None:
         rows = open_source(join.source, storage_options)
         schema, version = Schema(rows.schema), None
     else:
         schema, version = index.snapshot.schema, index.identity
-    keys = [key for _, key in join.keys]
-    names = list(dict.fromkeys([*keys, *attributes, *further]))
     for name in names:
         if name not in schema.arrow.names:
             hint = nearest(name, schema.arrow.names)
@@ -281,26 +316,33 @@ def _load(
         table = pa.concat_tables([part.select(names) for part in parts]) if parts else empty
     else:
         table = to_arrow(find_survivors(index, None).scan, names)
-    table = table.combine_chunks()
-    valid = np.ones(table.num_rows, bool)
     for key in keys:
-        valid &= np.asarray(table.column(key).is_valid())
-    table = table.filter(pa.array(valid)).combine_chunks()
-    _require_unique(join, table.select(keys))
-    plain = [_one(table.column(key)) for key in keys]
+        table = table.filter(pc.is_valid(_plain(table.column(key))))
+    table = table.combine_chunks()
+    key_columns = {key: _plain(table.column(key)) for key in keys}
+    _require_unique(join, pa.table(key_columns))
+    _require_comparable(join, {key: column.type for key, column in key_columns.items()}, facts, loaded)
     fields = [pa.field(name, schema.columns[Schema(schema.arrow).column(name).path].type) for name in attributes]
     for field in fields:
         schema.orderable([field.name])
     dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields), table.num_rows)
-    return _Loaded(dimension, version, tuple(plain), table.select([*dict.fromkeys([*attributes, *further])]))
+    columns = {name: _repeating(table.column(name)) for name in dict.fromkeys([*attributes, *further])}
+    return _Loaded(dimension, version, _Finder(list(key_columns.values())), pa.table(columns))
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    column = column.cast(column.type.value_type) if t.is_dictionary(column.type) else column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+def _repeating(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, as a dictionary if it has strings that repeat."""
+    if not t.is_string(column.type):
+        return column
+    encoded = column.dictionary_encode().combine_chunks()
+    repeats = _LEAST_REPEATS * len(encoded.dictionary) <= len(encoded)
+    return pa.chunked_array([encoded]) if repeats else column
 
 
 def _index_of(source: Any, storage_options: Mapping[str, Any] | None) -> tuple[Index | None, str]:
+    """The index of a dimension that is a table, and the table's address; None and "" for rows and other folders."""
+    if isinstance(index := getattr(source, "index", None), Index):  # a `zskip.Table`
+        return index, index.storage.uri
     if not isinstance(source, str | os.PathLike) and not is_table_object(source):
         return None, ""
     if (own := own_snapshot(source, storage_options=storage_options)) is not None:
@@ -325,16 +367,16 @@ def _require_unique(join: Join, keys: pa.Table) -> None:
         )
 
 
-def _require_comparable(one: _Loaded, schema: Schema, loaded: Sequence[_Loaded]) -> None:
+def _require_comparable(join: Join, keys: Mapping[str, pa.DataType], facts: Schema, loaded: Sequence[_Loaded]) -> None:
     """Raise `InvalidOption` for a key that the dimension's key may equal without being identical."""
-    known = {each.dimension.name: each for each in loaded}
-    for (column, key), keys in zip(one.dimension.keys, one.keys, strict=True):
-        hop = _hop(column, set(known))
-        type = schema.column(column).type if hop is None else known[hop[0]].columns.schema.field(hop[1]).type
+    known = {each.dimension.name: each.columns.schema for each in loaded}
+    for column, key in join.keys:
+        owner, name = owner_of(column, known)
+        type, own = facts.column(name).type if owner is None else known[owner].field(name).type, keys[key]
         type = type.value_type if t.is_dictionary(type) else type
-        whole = t.is_integer(type) and t.is_integer(keys.type) and pa.uint64() not in (type, keys.type)
-        if not whole and not (type == keys.type and t.is_exact(type)):
+        whole = t.is_integer(type) and t.is_integer(own) and pa.uint64() not in (type, own)
+        if not whole and not (type == own and t.is_exact(type)):
             raise InvalidOption(
-                f"joins= compares {column}, {type}, with {key}, {keys.type}: keys are integers, or strings, dates, "
-                "times or decimals of one type."
+                f"joins= compares {column}, {type}, with {key}, {own}: keys are integers, or strings, dates, "
+                "timestamps or decimals of one type."
             )

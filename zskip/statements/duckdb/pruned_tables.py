@@ -109,9 +109,9 @@ def pruned_tables(
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
-    queries = TableQueries(con)
-    prune_by_attributes(tables, rules.joins, queries.keys)
-    prune_by_keys(tables, rules.joins, queries.keys)
+    queries, joins = TableQueries(con), _by_exact_keys(rules.joins, tables, parsed, con)
+    prune_by_attributes(tables, joins, queries.keys)
+    prune_by_keys(tables, joins, queries.keys)
     if len(tables) >= _MANY_JOINED:
         # The rules for rows depend on the predicate, which a table that is read as a whole no longer has.
         with_row_rules = {one.place for one in rules.first} | {one.place for one in rules.aggregates}
@@ -126,6 +126,28 @@ def pruned_tables(
     if transaction is not None:
         _remember_gain(parsed, params, any(table.gains for table in pruned))
     return pruned
+
+
+def _by_exact_keys(
+    joins: Sequence[JoinKeys], tables: Sequence[JoinedTable], parsed: Parsed, con: duckdb.DuckDBPyConnection
+) -> Sequence[JoinKeys]:
+    """The joins of which strings that differ are no partners.
+
+    A plan prints a collated key like the column itself. A collation is the connection's, or in the text, or that of a
+    column of another relation, or in a function of the connection.
+    """
+    by_strings = [join for join in joins if _is_string(tables[join.place], join.column)]
+    if not by_strings:
+        return joins
+    written = any(word.text.lower() == "collate" for word in parsed.words)
+    if written or parsed.foreign or con.sql("SELECT current_setting('default_collation')").fetchall() != [("",)]:
+        return [join for join in joins if join not in by_strings]
+    return joins
+
+
+def _is_string(table: JoinedTable, name: str) -> bool:
+    column = table.survivors.index.snapshot.schema.find([name], case_sensitive=True)
+    return column is not None and t.is_string(t.logical_type(column.type))
 
 
 _GAINLESS: set[int] = set()
