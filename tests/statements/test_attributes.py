@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip.writer import WriteOptions, append
+from zskip.writer.row_source import of_table
 
 FORMS = [
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc}",
@@ -426,6 +428,21 @@ def test_facts_change_while_a_dimension_cannot_be_joined(tmp_path: Path, key: li
     facts.append(rows)
     facts.delete("v = 7")
     assert facts.plan().count() == 357
+
+
+def test_an_append_that_meets_other_dimensions(tmp_path: Path) -> None:
+    """Attributes of the same name may be by other keys then."""
+    table = _facts(tmp_path)
+    before, rows = table.snapshot, of_table(pa.table({"ck": [1], "v": [2]}))
+    joins = {"customer": (tmp_path / "customer", {"v": "k"})}
+    zskip.write(table.plan().to_arrow(), table.uri, by=["customer.region"], joins=joins, mode="overwrite", files=4)
+    with pytest.raises(zskip.CommitConflict, match="other dimensions"):
+        append.append(table.storage, before, rows, WriteOptions())
+    facts, customer = zskip.open(table.uri), zskip.open(tmp_path / "customer")
+    facts.append(pa.table({"ck": [1], "v": [2]}))
+    with duckdb.connect() as con:
+        statement = "SELECT count(*) FROM {facts} f JOIN {customer} c ON v = k WHERE region = 'EUROPE'"
+        assert "files skipped" in _equals_duckdb(statement, con, facts=facts, customer=customer)
 
 
 def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:

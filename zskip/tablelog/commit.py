@@ -297,7 +297,7 @@ class _AlreadyCommitted(Exception):
 
 def _accepts_files(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
     """Whether files written for ``base`` are valid in ``newest``, which may have more and wider columns."""
-    if newest.partition_by != base.partition_by:
+    if newest.partition_by != base.partition_by or newest.dimensions != base.dimensions:
         return False
     if schema is not None or newest.schema == base.schema:
         return True

@@ -167,8 +167,9 @@ def _newest(storage: Storage, base: Snapshot) -> Snapshot:
     newest = load(storage)
     if newest.table_id != base.table_id:
         raise CommitConflict(f"{storage.uri}: the table was replaced by another one. Open it, and append again.")
-    if newest.partition_by != base.partition_by:
-        raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
+    for name, what in (("partition_by", "partitions"), ("dimensions", "dimensions")):
+        if getattr(newest, name) != getattr(base, name):
+            raise CommitConflict(f"{storage.uri}: version {newest.version} has other {what}. Append again.")
     return newest
 
 
