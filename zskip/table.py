@@ -614,10 +614,13 @@ class Table:
         params: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Verification:
-        """Read the rows that plans skip, and report every row that matches. Options as for `inspect.audit.verify`."""
+        """Read the rows that plans skip, and report every row that matches. Options as for `inspect.audit.verify`.
+
+        The attributes of dimensions are computed anew for ``sample`` files, by the keys of their rows.
+        """
         from zskip.inspect.audit import verify
 
-        return verify(
+        report = verify(
             self._index,
             predicates,
             random=random,
@@ -630,6 +633,9 @@ class Table:
             params=params,
             progress=progress or unreported,
         )
+        if not self.snapshot.dimensions:
+            return report
+        return replace(report, attributes=writer.refresh_joins.wrong_attributes(self._index, sample, seed))
 
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
         """The quality of the layout by column: its depth, the share of rows that a look-up skips, and the limit.

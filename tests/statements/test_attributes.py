@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.writer import WriteOptions, append
+from zskip.cli.main import main
+from zskip.writer import WriteOptions, append, star
 from zskip.writer.row_source import of_table
 
 FORMS = [
@@ -259,7 +260,7 @@ def _inner(statement: str) -> str:
 
 
 @pytest.fixture
-def star(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Star]:
+def star_tables(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Star]:
     made = Star(tmp_path, getattr(request, "param", 0))
     yield made
     made.con.close()
@@ -273,15 +274,15 @@ def _lives(star: Star, changes: int, statements: int) -> int:
     return pruned
 
 
-@pytest.mark.parametrize("star", range(2), indirect=True)
-def test_statements_equal_duckdb_over_every_kind_of_change(star: Star) -> None:
-    assert _lives(star, changes=6, statements=12) > 10
+@pytest.mark.parametrize("star_tables", range(2), indirect=True)
+def test_statements_equal_duckdb_over_every_kind_of_change(star_tables: Star) -> None:
+    assert _lives(star_tables, changes=6, statements=12) > 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("star", range(100, 150), indirect=True)
-def test_ten_thousand_statements_over_every_kind_of_change(star: Star) -> None:
-    assert _lives(star, changes=12, statements=16) > 20
+@pytest.mark.parametrize("star_tables", range(100, 150), indirect=True)
+def test_ten_thousand_statements_over_every_kind_of_change(star_tables: Star) -> None:
+    assert _lives(star_tables, changes=12, statements=16) > 20
 
 
 CUSTOMERS = pa.table({"k": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
@@ -459,6 +460,37 @@ def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:
     assert zskip.sql(statement).fetchall() == [(20,)]
     assert "are not used" not in zskip.explain(statement)
     assert "Every proof held" in str(table.verify())
+
+
+def test_verify_finds_attributes_that_leave_out_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = star._Finder.rows
+    with monkeypatch.context() as patched:
+        patched.setattr(star._Finder, "rows", lambda self, values: pa.array([1, 2, 0]).take(find(self, values)))
+        table = _facts(tmp_path)
+    report = table.verify(random=0)
+    assert report.attributes
+    assert not report.clean
+    assert "the ranges of its attributes leave out a row" in str(report)
+    assert main(["verify", str(tmp_path / "facts"), "--predicates", "0"]) == 1
+
+
+def test_info_shows_the_dimensions_and_how_old_their_attributes_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown() -> str:
+        main(["info", table.uri])
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("dimensions"))
+
+    table = _facts(tmp_path)
+    files = len(table.plan().paths)
+    assert shown().endswith(f"customer: region ({tmp_path / 'customer'}, current in all files)")
+    zskip.open(tmp_path / "customer").append(pa.table({"k": [9], "region": ["AFRICA"]}))
+    assert shown().endswith(f"stale in {files} files)")
+    shutil.rmtree(tmp_path / "customer")
+    assert shown().endswith("which cannot be read)")
+    shutil.rmtree(tmp_path / "facts")
+    table = _facts(tmp_path, joins={"customer": (CUSTOMERS, {"ck": "k"})})
+    assert shown().endswith("rows without versions: they prune nothing)")
 
 
 def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ def summary(table: Any) -> dict[str, Any]:
         "partition_by": list(snapshot.partition_by),
         "managed": snapshot.managed,
         **dropped(table),
+        **dimensions(table),
         "sketches": [
             {
                 "column": sketch.name.column,
@@ -256,6 +257,29 @@ def summary(table: Any) -> dict[str, Any]:
         ],
         "columns": {field.name: str(field.type) for field in table.schema},
     }
+
+
+def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
+    """The dimensions whose attributes the index has, if there are any."""
+    if not table.snapshot.dimensions:
+        return {}
+    from zskip.tablelog import Index
+    from zskip.writer.refresh_joins import stale_files
+    from zskip.writer.star import newest_version
+
+    index, found = Index(table.storage, table.snapshot), []
+    for each in table.snapshot.dimensions:
+        version = newest_version(each)
+        found.append(
+            {
+                "name": each.name,
+                "table": each.uri or None,
+                "keys": dict(each.keys),
+                "attributes": each.attributes.names,
+                "stale_files": None if version is None else len(stale_files(index, {each: version})),
+            }
+        )
+    return {"dimensions": found}
 
 
 def dropped(table: Any) -> dict[str, str]:

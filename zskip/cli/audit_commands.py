@@ -61,15 +61,12 @@ def add_commands(commands: Commands) -> None:
 
 
 def verify(given: argparse.Namespace) -> int:
-    from zskip.inspect import audit
-
     if given.predicates < 0:
         raise InvalidOption(f"--predicates is a whole number of at least 0, not {given.predicates}.")
     table = opened(given)
     predicates = list(given.predicate) + (statements(given.queries) if given.queries else [])
     with working(f"reading what plans of {given.path} skip") as progress:
-        report = audit.verify(
-            table.index,
+        report = table.verify(
             predicates or None,
             random=given.predicates,
             sample=None if given.all else given.sample,

@@ -171,7 +171,20 @@ def fact_text(name: str, value: object) -> str:
         return f"{value:.3f}"
     if name == "sketches" and isinstance(value, list):
         return ", ".join(f"{one['column']} ({one['kind']}, {size_text(one['bytes'])})" for one in value) or "–"
+    if name == "dimensions" and isinstance(value, list):
+        return "; ".join(map(_dimension_text, value))
     if isinstance(value, (list, tuple)):
         shown = ", ".join(str(member) for member in value[:LISTED])
         return shown + (f", … ({len(value):,} in all)" if len(value) > LISTED else "")
     return str(value)
+
+
+def _dimension_text(dimension: Mapping[str, Any]) -> str:
+    stale = dimension["stale_files"]
+    if dimension["table"] is None:
+        state = "rows without versions: they prune nothing"
+    elif stale is None:
+        state = f"{dimension['table']}, which cannot be read"
+    else:
+        state = f"{dimension['table']}, " + (f"stale in {stale:,} files" if stale else "current in all files")
+    return f"{dimension['name']}: {', '.join(dimension['attributes'])} ({state})"

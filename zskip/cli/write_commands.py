@@ -164,7 +164,7 @@ def add_upkeep_commands(commands: Commands) -> None:
         commands,
         "tend",
         tend,
-        "run the maintenance that is due within a budget: refresh, sketches, optimize, vacuum",
+        "run the maintenance that is due within a budget: refresh, sketches, optimize, joins, vacuum",
         "zskip tend lake/conn --max-seconds 600 --max-bytes 10GB",
     )
     command.add_argument("path", help="the folder or URL of the table")

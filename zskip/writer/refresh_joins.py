@@ -15,7 +15,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
-from zskip.tablelog import Index, Snapshot, commit
+from zskip.tablelog import Dimension, Index, Snapshot, commit
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
@@ -31,7 +31,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
         raise InvalidOption(f"{storage.uri} was written without joins=, so there are no attributes to refresh.")
     star = as_recorded(base)
     index = Index(storage, base)
-    stale = stale_files(index, star)
+    stale = stale_files(index, star.versions)
     if not len(stale):
         return base, JoinsRefreshed(base.version, 0)
     files = index.data_files().take(stale)
@@ -51,16 +51,45 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     return snapshot, JoinsRefreshed(snapshot.version, len(files))
 
 
-def stale_files(index: Index, star: Star) -> np.ndarray:
-    """The numbers of the files whose attributes are of other versions of the dimensions, or unknown."""
+def stale_files(index: Index, versions: Mapping[Dimension, str | None]) -> np.ndarray:
+    """The numbers of the files whose attributes are of other versions of the dimensions than these, or unknown. A
+    dimension whose version is None counts for none."""
     numbers = np.arange(len(index), dtype=np.int64)
     stale = np.zeros(len(numbers), bool)
-    columns = index.files_at(numbers, [each.version_path for each in star.dimensions]).statistics.columns
-    for dimension, version in zip(star.dimensions, star.versions, strict=True):
+    columns = index.files_at(numbers, [each.version_path for each in versions]).statistics.columns
+    for dimension, version in versions.items():
         if version is not None and len(numbers):
             current = pc.equal(columns[dimension.version_path].lower, version)
             stale |= ~np.asarray(pc.fill_null(current, False))
     return numbers[stale]
+
+
+def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[str, ...]:
+    """The files whose ranges of attributes leave out a row, as computed anew from its keys. ``sample``: how many files
+    to read, of those with attributes of the dimensions' newest versions; None for all."""
+    star = as_recorded(index.snapshot)
+    numbers = np.setdiff1d(np.arange(len(index)), stale_files(index, star.versions))
+    if sample is not None and sample < len(numbers):
+        numbers = np.sort(np.random.default_rng(seed).choice(numbers, sample, replace=False))
+    files = index.data_files().take(numbers)
+    wrong = []
+    for number, path in enumerate(files.path.to_pylist()):
+        found = collect.merged(_attributes_of(index.storage, index.snapshot, files, number, star)).columns
+        paths = [each.path(name) for each, known in star.versions.items() if known for name in each.attributes.names]
+        if any(_leaves_out(files.files.columns[each], number, found[each]) for each in paths):
+            wrong.append(path)
+    return tuple(wrong)
+
+
+def _leaves_out(recorded: ColumnStatistics, number: int, found: ColumnStatistics) -> bool:
+    """Whether the recorded ranges of a file do not hold those that were found."""
+    lower, upper, nulls = recorded.lower[number], recorded.upper[number], recorded.null_count[number]
+    beyond = [
+        pc.less(found.lower[0], lower),
+        pc.greater(found.upper[0], upper),
+        pc.and_(pc.equal(nulls, 0), pc.greater(found.null_count[0], 0)),
+    ]
+    return any(each.as_py() for each in beyond)
 
 
 def _attributes_of(storage: Storage, base: Snapshot, files: DataFiles, number: int, star: Star) -> FileStatistics:

@@ -165,9 +165,9 @@ class Star:
         return tuple(each.dimension for each in self.loaded)
 
     @property
-    def versions(self) -> tuple[str | None, ...]:
+    def versions(self) -> dict[Dimension, str | None]:
         """The version of each dimension; None for rows without versions."""
-        return tuple(each.version for each in self.loaded)
+        return {each.dimension: each.version for each in self.loaded}
 
     @property
     def attributes(self) -> list[pa.Field]:
@@ -273,6 +273,15 @@ def as_recorded(snapshot: Snapshot) -> Star:
             one = _Loaded(dimension, None, None, pa.table({**nothing, **columns}))
         loaded.append(one)
     return Star(tuple(loaded))
+
+
+def newest_version(dimension: Dimension) -> str | None:
+    """The newest version of a recorded dimension; None if it has none, or cannot be read."""
+    try:
+        index, _ = _index_of(dimension.uri, None)
+    except (ZskipError, OSError):
+        return None
+    return None if index is None else index.identity
 
 
 def _in_order(joins: Sequence[Join]) -> list[Join]:

@@ -339,7 +339,8 @@ class Verification:
 
     ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
     with the reason · ``unchecked``: predicates left out, since their plans read such files · ``dropped``: files that
-    other programs put into a table's folder, which are not part of the table.
+    other programs put into a table's folder, which are not part of the table · ``attributes``: files whose ranges of
+    attributes of dimensions leave out a row.
     """
 
     uri: str
@@ -349,6 +350,7 @@ class Verification:
     damaged: Mapping[str, str]
     unchecked: tuple[str, ...]
     dropped: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -358,7 +360,7 @@ class Verification:
     @property
     def held(self) -> bool:
         """Whether every proof that was checked holds, and all engines agree."""
-        return all(not check.wrong and check.agree for check in self.checks)
+        return not self.attributes and all(not check.wrong and check.agree for check in self.checks)
 
     def __str__(self) -> str:
         read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
@@ -369,6 +371,7 @@ class Verification:
         ]
         lines += [f"MISSING  {path}" for path in self.missing]
         lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
+        lines += [f"WRONG    {path}: the ranges of its attributes leave out a row" for path in self.attributes]
         if self.dropped:
             lines.append(f"{dropped_text(len(self.dropped))}: {self.dropped[0]}.")
         if self.unchecked:

@@ -157,7 +157,7 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
 
 def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
     base = tablelog.load(storage)
-    stale = len(stale_files(Index(storage, base), as_recorded(base)))
+    stale = len(stale_files(Index(storage, base), as_recorded(base).versions))
     if not stale:
         return Step("joins", "nothing was due")
     if dry_run:
