@@ -341,15 +341,21 @@ class Table:
         ``on``: the column, or the columns, that identify a row; −0.0 equals 0.0, and NaN equals NaN. The source must
         have all columns, one row for each key, and no NULL in a key; it is held in memory. Files with such rows are
         rewritten, so keys that are spread over the whole layout rewrite the whole table. ``batch``, ``storage_options``
-        and the other options as for `append`.
+        and the other options as for `append`. A Delta or Iceberg table is changed by a commit of its format, and keeps
+        its schema.
 
         If other writers change the same rows meanwhile, it starts again from the newest version. Raises
         `InvalidOption`, which names a key that is NULL or occurs twice, `SchemaMismatch`, `UnknownColumn` and
         `CommitConflict`.
         """
-        self._require_own()
         rows = writer.open_source.open_source(source, storage_options)
         given = writer.resources_of(options, "on", "batch", "storage_options")
+        if self._source is not None:
+            self._source, done = writer.upsert.upsert_source(
+                self._source.newest(), rows, names_given(on, "on"), given, batch
+            )
+            self.refresh()
+            return done
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
             snapshot, done = writer.upsert.upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
@@ -829,8 +835,8 @@ class Table:
         """Raise `UnsupportedFormat` for a table of another format."""
         if self._source is not None:
             raise UnsupportedFormat(
-                f"{self.uri} is a table of {self._source.format.capitalize()}: zskip.cluster lays it out by a commit "
-                "of that format. Change its rows, and list its versions, with a library of that format."
+                f"{self.uri} is a table of {self._source.format.capitalize()}: zskip.cluster lays it out, and upsert "
+                "replaces rows, by a commit of that format. For other changes use a library of that format."
             )
 
     def _move_to(self, snapshot: Snapshot) -> None:

@@ -82,8 +82,8 @@ def compacted_and_vacuumed(path: Path) -> None:
 
 
 STEPS = [
-    (clustering, "_chosen", True),
-    (clustering, "_chosen", False),
+    (clustering, "_sets", True),
+    (clustering, "_sets", False),
     (clustering, "write_files", True),
     (clustering, "write_files", False),
     (delta_commit, "_stats", False),
@@ -201,7 +201,7 @@ def rows_deleted(catalog: Catalog, folder: Path) -> None:
 
 
 ICEBERG_STEPS = [
-    (clustering, "_chosen", True),
+    (clustering, "_sets", True),
     (clustering, "write_files", True),
     (clustering, "write_files", False),
     (iceberg_commit, "_live_entries", False),

@@ -23,7 +23,7 @@ import pytest
 
 import zskip
 from zskip.cli.main import main
-from zskip.errors import InvalidOption, SchemaMismatch, UnknownColumn, UnsupportedFormat
+from zskip.errors import InvalidOption, SchemaMismatch, UnknownColumn
 
 NAN = float("nan")
 
@@ -192,14 +192,6 @@ def test_a_file_is_rewritten_in_place_and_only_those_with_a_key_are(tmp_path: Pa
     assert (done.files, len(kept), len(table.plan().scan.relative_paths)) == (1, 7, 8)
     assert len(table.plan("id = 500").paths) == 1
     assert table.optimize().files_rewritten == 0
-
-
-def test_tables_of_other_formats_are_refused_by_name(tmp_path: Path) -> None:
-    from deltalake import write_deltalake
-
-    write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
-    with pytest.raises(UnsupportedFormat, match="Delta"):
-        zskip.open(tmp_path / "t").upsert(pa.table({"id": [1]}), on="id")
 
 
 def test_writers_at_the_same_time_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Replaces files of a Delta table with others that hold the same rows, in one Delta commit."""
+"""Replaces files of a Delta table with others, of the same or of changed rows, in one Delta commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.stats import DataFiles
-from zskip.storage import Staged, Storage
+from zskip.storage import Staged, Storage, hive
 from zskip.table_formats.delta import DeltaSource, commit_path
 from zskip.table_formats.source import FIELD_ID, STORED_AS
 from zskip.tablelog import Index
@@ -40,6 +40,8 @@ _WRITER_FEATURES = frozenset(
 """Writer features that a rewrite of unchanged rows satisfies; any other may require more of a writer."""
 
 _PARTITION_TYPES = (t.is_string, t.is_integer, t.is_date, t.is_boolean)
+_CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.", "__CHAR_VARCHAR_TYPE_STRING")
+"""Keys of a column's metadata that restrict its values."""
 _LONGEST_TEXT, _EXACT_DIGITS = 64, 15
 
 
@@ -47,7 +49,7 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
     """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported."""
     uri = source.storage.uri
     if source.fixed is not None:
-        raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be laid out: open its newest.")
+        raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
     unknown = sorted(set(source.table().protocol().writer_features or ()) - _WRITER_FEATURES)
     marked = [one.name for one in index.snapshot.schema.arrow if {STORED_AS, FIELD_ID} & set(one.metadata or {})]
     if marked or unknown:
@@ -70,21 +72,45 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
             )
 
 
+def require_changeable(source: DeltaSource) -> None:
+    """Raise `UnsupportedFormat` if a writer of rows must do more for this table than replace its files."""
+    table = source.table()
+    properties = table.metadata().configuration
+    asked = [name for name in ("delta.appendOnly", "delta.enableChangeDataFeed") if properties.get(name) == "true"]
+    asked += [name for name in properties if name.startswith("delta.constraints.")]
+    text = table.schema().to_json()
+    asked += [mark for mark in _CHECKED if f'"{mark}' in text]
+    if asked:
+        raise UnsupportedFormat(
+            f'The Delta table at {source.storage.uri} has "{asked[0]}", which zskip does not apply to changed rows. '
+            "Change them with a library of Delta."
+        )
+
+
+def has_batch(source: DeltaSource, batch: tuple[str, int]) -> bool:
+    """Whether the table has this batch of an application, or a later one."""
+    known = source.table().transaction_version(batch[0])
+    return known is not None and known >= batch[1]
+
+
 def replace_files(
     source: DeltaSource,
     index: Index,
     gone: np.ndarray,
     files: DataFiles,
-    values: Sequence[Mapping[str, str | None]],
     staged: Staged,
+    *,
+    changes: str | None = None,
+    batch: tuple[str, int] | None = None,
 ) -> int:
     """Replace the files numbered ``gone`` with ``files``, in a commit on the version of the index.
 
-    ``values``: the partition values of each new file, as strings · ``staged``: the new files. Returns the new version.
+    The folders of the new files name their partition values · ``staged``: the new files · ``changes``: the note of a
+    commit that changes rows; by default none does · ``batch``: recorded in the commit. Returns the new version.
     Raises `CommitConflict`, with the same rows as before, if the table has a newer version, was recreated, or a vacuum
     removed the files; and `UncertainCommit` if it is unknown whether the commit was made.
     """
-    from deltalake import CommitProperties
+    from deltalake import CommitProperties, Transaction
     from deltalake.transaction import AddAction, RemoveAction
 
     uri, state = source.storage.uri, index.snapshot.details
@@ -92,15 +118,19 @@ def replace_files(
     table = replace(source, fixed=version).table()
     now = int(time.time() * 1000)
     stats = _stats(files, index.snapshot.schema, index.snapshot.partition_by)
+    changed = changes is not None
     adds = [
-        AddAction(path, size, dict(value), now, False, text)
-        for path, size, value, text in zip(files.path.to_pylist(), files.size.to_pylist(), values, stats, strict=True)
+        AddAction(path, size, _partition_values(path, index.snapshot.partition_by), now, changed, text)
+        for path, size, text in zip(files.path.to_pylist(), files.size.to_pylist(), stats, strict=True)
     ]
-    removes = [RemoveAction(path, False, now) for path in index.paths(gone).to_pylist()]
+    removes = [RemoveAction(path, changed, now) for path in index.paths(gone).to_pylist()]
     _require_base(source, state)
     _require_files(source, files)
+    # deltalake names every such commit a WRITE: the note has the verb.
+    note = {"writtenBy": "zskip", "run": run, "userMetadata": changes or "OPTIMIZE by zskip.cluster: no row changed"}
+    transactions = [] if batch is None else [Transaction(*batch)]
     # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
-    properties = CommitProperties(max_commit_retries=0, custom_metadata=_note(run))
+    properties = CommitProperties(max_commit_retries=0, custom_metadata=note, app_transactions=transactions)
     path = commit_path(version + 1)
     staged.maybe_committed(f"It was made if {path} in the folder {uri} contains {run}.")
     try:
@@ -124,9 +154,9 @@ def replace_files(
     return version + 1
 
 
-def _note(run: str) -> dict[str, str]:
-    """What the commit says of itself. deltalake names every such commit a WRITE, so its history has the verb here."""
-    return {"writtenBy": "zskip", "run": run, "userMetadata": "OPTIMIZE by zskip.cluster: no row changed"}
+def _partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
+    texts = hive.values_of(path)
+    return {name: texts[name] for name in partition_by}
 
 
 def _run_of(storage: Storage, path: str, run: str) -> bool | None:

@@ -1,9 +1,9 @@
-"""Replaces files of an Iceberg table with others that hold the same rows, in one Iceberg snapshot."""
+"""Replaces files of an Iceberg table with others, of the same or of changed rows, in one Iceberg snapshot."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,18 +37,25 @@ def require_replaceable(source: IcebergSource) -> Table:
 
     if isinstance(table, StaticTable) or source.fixed is not None:
         raise UnsupportedFormat(
-            f"The Iceberg table at {source.metadata} can only be laid out through its catalog: give the newest table "
+            f"The Iceberg table at {source.metadata} can only be changed through its catalog: give the newest table "
             "that pyiceberg's catalog.load_table(…) returns in place of its path."
         )
     return table
 
 
-def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: Iterable[pa.Table], run: UUID) -> int:
+def replace_files(
+    source: IcebergSource,
+    index: Index,
+    gone: np.ndarray,
+    rows: Iterable[pa.Table],
+    run: UUID,
+    still: Callable[[Index], None] | None = None,
+) -> int:
     """Write each table of rows as a file, and replace the files numbered ``gone`` with them in one commit.
 
     pyiceberg writes the files, with the field ids, bounds and partitions of the table, and ``run`` in their names.
     Returns the number of files. If another writer commits first, the commit is retried while the replaced files are
-    still live with the same deletes.
+    still live with the same deletes, and ``still`` accepts the newer index by not raising.
     Raises `CommitConflict`, with nothing changed, if they are not, or if the table was dropped or recreated; and
     `UncertainCommit` if the catalog does not report whether the commit was made.
     """
@@ -78,7 +85,9 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
             fresh = index_of(source.after_commit())
             found = np.flatnonzero(np.asarray(pc.is_in(fresh.paths(np.arange(len(fresh))), value_set=paths)))
             if fresh.snapshot.schema != columns or fresh.paths(found) != paths or fresh.deletes(found) != deletes:
-                raise CommitConflict("Another writer changed files that were being laid out.")
+                raise CommitConflict("Another writer changed files that were being replaced.")
+            if still is not None:
+                still(fresh)
             replaced = _live_entries(source, table, paths)
     raise AssertionError
 

@@ -26,7 +26,7 @@ from zskip.storage import Staged, Storage, abandon
 from zskip.tablelog import Index, Snapshot, commit, with_segments
 from zskip.writer.append import kept_options, look_ups_of, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
-from zskip.writer.key_match import Keys, read_rows
+from zskip.writer.key_match import FileRows, Keys, Matches
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written, available_cores, rewrite_files
 
@@ -129,12 +129,12 @@ class _Deletion:
         columns. Files without matches stay unchanged. A cluster skips the count, since it would run on this machine.
         """
         partly, matched = affected.numbers[~affected.all_match], None
-        keys: dict[int, np.ndarray] | None = None
+        keys: dict[int, Matches] | None = None
+        rows_of = FileRows(affected.index, affected.index.snapshot.schema.arrow)
         if self.backend is LOCAL and (listed := _listed_keys(self.matching)) is not None:
-            threads = self.options.threads or available_cores()
-            keys = listed.in_files(affected.index, partly, affected.index.snapshot.schema.arrow, threads)
+            keys = listed.in_files(rows_of, partly, self.options.threads or available_cores())
             partly = np.array(list(keys), np.int64)
-            matched = np.array([int((numbers >= 0).sum()) for numbers in keys.values()], np.int64)
+            matched = np.array([len(each.rows) for each in keys.values()], np.int64)
         elif self.backend is LOCAL:
             matched = counts(affected.narrowed(partly).scan)
             partly, matched = partly[matched > 0], matched[matched > 0]
@@ -147,8 +147,7 @@ class _Deletion:
 
             def rows_left(number: int) -> pa.Table:
                 if keys is not None:
-                    rows = read_rows(affected.index, number, affected.index.snapshot.schema.arrow)
-                    return rows.filter(pa.array(keys[number] < 0))
+                    return rows_of(number).take(pa.array(keys[number].others))
                 scan = left.narrowed(np.array([number])).scan
                 return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 

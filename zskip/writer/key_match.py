@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.schema import Schema
+from zskip.engines.arrow import output_schema, to_batches
 from zskip.errors import InvalidOption, shown
+from zskip.plan import find_survivors
 from zskip.tablelog import Index
 from zskip.writer.options import require_distinct
 from zskip.writer.paths import rows_of_files
@@ -64,38 +66,68 @@ class Keys:
 
     def numbers(self, rows: pa.Table) -> NDArray[np.int64]:
         """The number of the key that each row has; -1 where it has none of them."""
-        code, absent = np.zeros(rows.num_rows, np.int64), np.zeros(rows.num_rows, bool)
+        found = np.full(rows.num_rows, -1, np.int64)
         if not len(self):
-            return code - 1
+            return found
+        left, code = np.arange(rows.num_rows), np.zeros(rows.num_rows, np.int64)
         for name, known, kept in zip(self.columns, self.distinct, self.codes, strict=True):
-            place = pc.index_in(_comparable(rows.column(name)), value_set=known, skip_nulls=True)
-            absent |= np.asarray(place.is_null())
-            code = code * len(known) + np.asarray(pc.fill_null(place, 0), np.int64)
-            found = np.minimum(np.searchsorted(kept, code), len(kept) - 1)
-            absent |= kept[found] != code
-            code = found.astype(np.int64)
-        return np.where(absent, -1, self.number[code])
+            values = _comparable(rows.column(name))
+            values = values if len(left) == len(values) else values.take(pa.array(left))
+            place = pc.index_in(values, value_set=known, skip_nulls=True)
+            given = np.flatnonzero(np.asarray(place.is_valid()))
+            left, code = left[given], code[given] * len(known) + np.asarray(place.take(pa.array(given)), np.int64)
+            at = np.minimum(np.searchsorted(kept, code), len(kept) - 1)
+            same = kept[at] == code
+            left, code = left[same], at[same]
+        found[left] = self.number[code]
+        return found
 
-    def in_files(
-        self, index: Index, files: NDArray[np.int64], schema: pa.Schema, threads: int
-    ) -> dict[int, NDArray[np.int64]]:
-        """For each file that has one of the keys, by ascending number, the key of each of its rows; -1 for none."""
+    def in_files(self, rows_of: FileRows, files: NDArray[np.int64], threads: int) -> dict[int, Matches]:
+        """The matches in each file that has one of the keys, by ascending number of the file."""
 
-        def read(file: int) -> NDArray[np.int64]:
-            return self.numbers(read_rows(index, file, schema, self.columns))
+        def found(file: int) -> Matches:
+            numbers = self.numbers(rows_of(file, self.columns))
+            rows = np.flatnonzero(numbers >= 0)
+            return Matches(len(numbers), rows, numbers[rows])
 
         with ThreadPoolExecutor(threads, thread_name_prefix="zskip-keys") as pool:
-            found = zip(files.tolist(), in_parallel(pool, read, files.tolist(), 2 * threads), strict=True)
-            return {file: numbers for file, numbers in found if (numbers >= 0).any()}
+            matches = zip(files.tolist(), in_parallel(pool, found, files.tolist(), 2 * threads), strict=True)
+            return {file: each for file, each in matches if len(each.rows)}
 
 
-def read_rows(index: Index, file: int, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one file, with these columns and with the types of ``schema``, in their order."""
-    path = index.paths(np.array([file])).to_pylist()
-    source = rows_of_files(index.storage, schema, index.snapshot.partition_by, path)
-    kept = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    parts = [storable_rows(part(), kept) for part in source.parts(columns)]
-    return pa.concat_tables(parts) if parts else kept.empty_table()
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The rows of a file of ``count`` rows that have keys: their positions, ascending, and the numbers of the keys."""
+
+    count: int
+    rows: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+    @property
+    def others(self) -> NDArray[np.int64]:
+        """The positions of all other rows."""
+        return np.delete(np.arange(self.count), self.rows)
+
+
+class FileRows:
+    """Reads the rows of a table's files one by one, with the types of ``schema``, always in the same order."""
+
+    def __init__(self, index: Index, schema: pa.Schema) -> None:
+        self._index, self._schema = index, schema
+        # Only a scan resolves another format's column names, partition values and deletes.
+        self._everything = None if index.source is None else find_survivors(index, None)
+
+    def __call__(self, file: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a file, by its number, with these top-level columns. Strings that repeat may be dictionaries."""
+        schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
+        if self._everything is not None:
+            scan = self._everything.narrowed(np.array([file])).scan
+            return storable_rows(pa.Table.from_batches(to_batches(scan, columns), output_schema(scan, columns)), schema)
+        index = self._index
+        path = index.paths(np.array([file])).to_pylist()
+        source = rows_of_files(index.storage, self._schema, index.snapshot.partition_by, path)
+        parts = [part() for part in source.parts(columns)]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def require_key_columns(on: Sequence[str], schema: Schema) -> None:

@@ -202,8 +202,11 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
 
 def _of_parquet(files: Sequence[_File]) -> RowSource:
     """The rows of Parquet files by row group. Their schemas may differ as far as schema evolution allows."""
-    with ThreadPoolExecutor(8) as pool:
-        read_footers = list(pool.map(_footer, files))
+    if len(files) > 1:
+        with ThreadPoolExecutor(8) as pool:
+            read_footers = list(pool.map(_footer, files))
+    else:
+        read_footers = [*map(_footer, files)]
     footers = [footer for footer, _ in read_footers]
     folders = _folder_values(files)
     try:

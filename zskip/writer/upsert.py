@@ -7,7 +7,7 @@
 An old row is replaced where it is, unless the new one is in another partition or outside the file's ranges of a
 clustering column: then it goes with the inserted rows, so that the layout stays sharp. An upsert is serializable: if
 other writers added files with one of its keys, or removed a file that it replaces, it starts again from the newest
-version.
+version. The same holds for Delta and Iceberg tables, which are changed by commits of their formats.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
 from zskip.core.schema import Schema
-from zskip.errors import CommitConflict, SchemaMismatch
+from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, UnsupportedFormat
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
 from zskip.language.tree import Reference, and_, in_
@@ -32,6 +34,9 @@ from zskip.plan import find_survivors
 from zskip.stats import DataFiles
 from zskip.stats.keys import dense_codes
 from zskip.storage import Staged, Storage, hive
+from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
+from zskip.table_formats.delta import DeltaSource
+from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, Snapshot, commit, load, with_segments
 from zskip.writer.append import (
     kept_options,
@@ -41,7 +46,7 @@ from zskip.writer.append import (
     sized_by_rows,
 )
 from zskip.writer.evolution import appended
-from zskip.writer.key_match import Keys, read_rows, require_key_columns
+from zskip.writer.key_match import FileRows, Keys, require_key_columns
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
 from zskip.writer.row_source import RowSource, of_table
@@ -78,64 +83,108 @@ def upsert(
         if base.table_id != table_id:
             break
         try:
-            return _Upsert(storage, base, rows, tuple(on), kept_options(base, options), batch).run()
+            changed = _Upsert(Index(storage, base), rows, on, kept_options(base, options))
+            return changed.into_table(batch) if rows.num_rows else (base, Upserted(base.version, 0, 0, 0))
         except CommitConflict as error:
             conflict = error
             base = load(storage)
     raise CommitConflict(f"{storage.uri}: the upsert was not made, since other writers came first: {conflict}")
 
 
-class _Upsert:
-    """One attempt, on one version of the table."""
+def upsert_source(
+    table: Source, source: RowSource, on: Sequence[str], options: WriteOptions, batch: tuple[str, int] | None = None
+) -> tuple[Source, Upserted]:
+    """The same for a Delta or Iceberg table, by one commit of its format. Returns the table after it.
 
-    def __init__(
-        self,
-        storage: Storage,
-        base: Snapshot,
-        rows: pa.Table,
-        on: tuple[str, ...],
-        kept: WriteOptions,
-        batch: tuple[str, int] | None,
-    ) -> None:
-        self.storage, self.base, self.on, self.kept, self.batch = storage, base, on, kept, batch
-        lacking = [name for name in base.schema.arrow.names if name not in rows.column_names]
+    The table keeps its schema. Raises also `UnsupportedFormat` for a table that zskip or the format's library cannot
+    change, and `UncertainCommit`.
+    """
+    require_batch(batch)
+    index = index_of(table)
+    identity = index.snapshot.details["table"]
+    require_key_columns(on, index.snapshot.schema)
+    rows = pa.concat_tables([part() for part in source.parts(None)] or [source.schema.empty_table()])
+    for _ in range(_ATTEMPTS):
+        snapshot = index.snapshot
+        if snapshot.details["table"] != identity:
+            conflict = CommitConflict("The table was replaced by another one.")
+            break
+        kept = replace(kept_options(snapshot, options), sketches={})  # the index is extended by whoever opens it
+        kept = replace(kept, by=kept.by or tuple(on))  # a table without a layout
+        try:
+            changed = _Upsert(index, rows, on, kept)
+            if isinstance(table, DeltaSource):
+                return changed.into_delta(table, batch)
+            if isinstance(table, IcebergSource):
+                return changed.into_iceberg(table, batch)
+            raise UnsupportedFormat(f"{table.format} tables cannot be changed.")
+        except CommitConflict as error:
+            conflict = error
+        table = table.newest()
+        index = index_of(table)
+    raise CommitConflict(f"{table.home.uri}: the upsert was not made, since other writers came first: {conflict}")
+
+
+class _Upsert:
+    """One attempt, on one version of a table: the files that change, and the rows that are new.
+
+    ``files``: the numbers of the files that hold keys of the batch, ascending.
+    """
+
+    def __init__(self, index: Index, rows: pa.Table, on: Sequence[str], kept: WriteOptions) -> None:
+        self.index, self.base, self.on, self.kept = index, index.snapshot, tuple(on), kept
+        now = self.base.schema.arrow
+        lacking = [name for name in now.names if name not in rows.column_names]
         if lacking:
             raise SchemaMismatch(f'The rows lack the column "{lacking[0]}". An upsert replaces whole rows.')
-        self.schema = Schema(appended(base.schema.arrow, rows.schema))
-        self.rows = storable_rows(rows, self.schema.arrow)
+        arrow = appended(now, rows.schema)
+        if index.source is not None:
+            if not arrow.equals(now):
+                changes = [
+                    field.name for field in arrow if field.name not in now.names or now.field(field.name) != field
+                ]
+                raise SchemaMismatch(
+                    f'The column "{changes[0]}" of the rows would change the columns of the {index.source} table. Cast '
+                    "the rows, or change the table by that format's library first."
+                )
+            arrow = pa.schema([field.remove_metadata() for field in arrow])
+        self.schema = Schema(arrow)
+        self.rows = storable_rows(rows, arrow)
         self.keys = Keys.of(self.rows, on)
-        self._by = [column.path for column in base.indexed.orderable(kept.by)]
         self.threads = kept.threads or available_cores()
+        self._by = [column.path for column in self.base.indexed.orderable(kept.by)]
+        self._rows_of = FileRows(index, arrow)
+        self._matches = self.keys.in_files(self._rows_of, self._candidates(index), self.threads)
+        self._stays = self._first_matches()
+        self.files = np.array(list(self._matches), np.int64)
 
-    def run(self) -> tuple[Snapshot, Upserted]:
-        """Make the new version; return the base unchanged if there are no rows."""
-        if not self.rows.num_rows:
-            return self.base, Upserted(self.base.version, 0, 0, 0)
-        index = Index(self.storage, self.base)
-        matches = self.keys.in_files(index, self._candidates(index), self.schema.arrow, self.threads)
-        new = np.ones(len(self.keys), bool)
-        stays = self._first_matches(index, matches)
-        for numbers in stays.values():
-            new[numbers[numbers >= 0]] = False
-        existing = ~new
-        for numbers in matches.values():
-            existing[numbers[numbers >= 0]] = True
+    @property
+    def inserted(self) -> pa.Table:
+        """The rows of the batch that replace none in place."""
+        placed = [self._matches[file].keys[stays] for file, stays in self._stays.items()]
+        return self.rows.take(pa.array(np.setdiff1d(np.arange(len(self.keys)), _joined(placed))))
 
-        def replaced(file: int) -> pa.Table:
-            old = read_rows(index, file, self.schema.arrow)
-            first, matched = stays[file], matches[file] >= 0
-            taken = np.where(first >= 0, old.num_rows + first, np.arange(old.num_rows))[~matched | (first >= 0)]
-            return pa.concat_tables([old, self.rows]).take(pa.array(taken))
+    def replaced(self, file: int) -> pa.Table:
+        """The rows of a file of ``files`` after the upsert."""
+        old, matches, stays = self._rows_of(file), self._matches[file], self._stays[file]
+        rows = storable_rows(self.rows.take(pa.array(matches.keys[stays])), old.schema)
+        taken = np.arange(old.num_rows)
+        taken[matches.rows[stays]] = old.num_rows + np.arange(rows.num_rows)
+        return pa.concat_tables([old, rows]).take(pa.array(np.delete(taken, matches.rows[~stays])))
 
-        files = np.array(list(matches), np.int64)
-        with Staged(self.storage.delete) as staged:
-            written = [rewrite_files(index, files, replaced, self.kept, staged, self.schema)]
-            if new.any():
-                inserted = of_table(self.rows.filter(pa.array(new)))
-                look_ups = look_ups_of(index, self.kept)
-                sized = sized_by_rows(self.base, self.kept)
-                written.append(write_files(inserted, self.storage, self.schema, sized, look_ups, staged))
-            return self._commit(index, files, written, int(existing.sum()), staged)
+    def _upserted(self, version: int) -> Upserted:
+        updated = len(np.unique(_joined([each.keys for each in self._matches.values()])))
+        return Upserted(version, len(self.keys) - updated, updated, len(self.files))
+
+    def _written(self, staged: Staged) -> list[Written]:
+        """Write the files that change, and the new rows as files of their own."""
+        written = [rewrite_files(self.index, self.files, self.replaced, self.kept, staged, self.schema)]
+        inserted = self.inserted
+        if inserted.num_rows:
+            look_ups = look_ups_of(self.index, self.kept)
+            sized = sized_by_rows(self.base, self.kept)
+            written.append(write_files(of_table(inserted), self.index.storage, self.schema, sized, look_ups, staged))
+        return [each for each in written if len(each.files)]
 
     def _candidates(self, index: Index) -> NDArray[np.int64]:
         """The files that may have one of the keys, by their ranges and sketches."""
@@ -151,29 +200,25 @@ class _Upsert:
         survivors = find_survivors(index, Predicate(text, None, and_(tests), now, Dialect()))
         return np.asarray(survivors.numbers, np.int64)
 
-    def _first_matches(self, index: Index, matches: dict[int, NDArray[np.int64]]) -> dict[int, NDArray[np.int64]]:
-        """For each row of these files, the row of the batch that takes its place; -1 for none.
+    def _first_matches(self) -> dict[int, NDArray[np.bool_]]:
+        """For each match of each file, whether the row of the batch takes its place.
 
         A key takes the place of its first row only, and only in a file of its partition whose ranges hold it.
         """
         free = np.ones(len(self.keys), bool)
-        inside = self._inside(index, np.array(list(matches), np.int64))
+        inside = self._inside(np.array(list(self._matches), np.int64))
         found = {}
-        for file, numbers in matches.items():
-            at = np.flatnonzero(numbers >= 0)
-            _, first = np.unique(numbers[at], return_index=True)
-            at = at[np.sort(first)]
-            at = at[free[numbers[at]]]
-            free[numbers[at]] = False
-            at = at[inside(file, numbers[at])]
-            found[file] = np.full(len(numbers), -1, np.int64)
-            found[file][at] = numbers[at]
+        for file, matches in self._matches.items():
+            first = np.zeros(len(matches.keys), bool)
+            first[np.unique(matches.keys, return_index=True)[1]] = True
+            found[file] = first & free[matches.keys] & inside(file, matches.keys)
+            free[matches.keys] = False
         return found
 
-    def _inside(self, index: Index, files: NDArray[np.int64]) -> Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]:
+    def _inside(self, files: NDArray[np.int64]) -> Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]:
         """A function of a file and of rows of the batch: whether each is in its partition and its ranges."""
-        by = [path for path in self._by if path in index.snapshot.schema.columns] if len(files) else []
-        ranges = index.files_at(files, by).statistics.columns
+        by = [path for path in self._by if path in self.base.schema.columns] if len(files) else []
+        ranges = self.index.files_at(files, by).statistics.columns
         codes = {}
         for path in by:
             ends = [ranges[path].lower, ranges[path].upper]
@@ -182,7 +227,7 @@ class _Upsert:
         partitions = list(self.base.partition_by)
         keys, partition_of = partition_numbers(self.rows, partitions)
         folders = [hive.folder(partitions, key) for key in keys] if partitions else [""]
-        paths = dict(zip(files.tolist(), index.paths(files).to_pylist(), strict=True))
+        paths = dict(zip(files.tolist(), self._folders(files), strict=True))
         place = {file: number for number, file in enumerate(files.tolist())}
 
         def inside(file: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -196,36 +241,81 @@ class _Upsert:
 
         return inside
 
-    def _commit(
-        self, index: Index, files: NDArray[np.int64], written: list[Written], updated: int, staged: Staged
-    ) -> tuple[Snapshot, Upserted]:
-        inserted = len(self.keys) - updated
-        snapshot = commit(
-            self.storage,
-            self.base,
-            "upsert",
-            add=DataFiles.concat([each.files for each in written if len(each.files)]),
-            remove=index.paths(files).to_pylist(),
-            schema=None if self.schema.arrow.equals(self.base.schema.arrow) else self.schema,
-            details={"inserted": inserted, "updated": updated, "files_rewritten": len(files)},
-            batch=self.batch,
-            still=self._require_no_added_keys,
-            staged=staged,
-            sketches=lambda before: reduce(with_segments, [each.sketches for each in written], before),
-        )
-        if not staged.is_committed:  # another writer committed this batch
-            return snapshot, Upserted(snapshot.version, 0, 0, 0)
-        return snapshot, Upserted(snapshot.version, inserted, updated, len(files))
+    def _folders(self, files: NDArray[np.int64]) -> list[str]:
+        """For each file, a path that contains the folder of its partition."""
+        partitions = list(self.base.partition_by)
+        if self.index.source is None or not partitions or not len(files):
+            return self.index.paths(files).to_pylist()  # type: ignore[no-any-return]
+        # In another format, the log names the values: they are both bounds.
+        ranges = self.index.files_at(files, partitions).statistics.columns
+        keys, numbers = partition_numbers(pa.table({name: ranges[name].lower for name in partitions}), partitions)
+        return [hive.folder(partitions, keys[number]) for number in numbers.tolist()]
 
-    def _require_no_added_keys(self, newest: Snapshot) -> None:
+    def into_table(self, batch: tuple[str, int] | None) -> tuple[Snapshot, Upserted]:
+        """Make the new version of a table of zskip."""
+        storage = self.index.storage
+        with Staged(storage.delete) as staged:
+            written = self._written(staged)
+            done = self._upserted(self.base.version)
+            snapshot = commit(
+                storage,
+                self.base,
+                "upsert",
+                add=DataFiles.concat([each.files for each in written]),
+                remove=self.index.paths(self.files).to_pylist(),
+                schema=None if self.schema.arrow.equals(self.base.schema.arrow) else self.schema,
+                details={"inserted": done.inserted, "updated": done.updated, "files_rewritten": done.files},
+                batch=batch,
+                still=self._require_no_added_files,
+                staged=staged,
+                sketches=lambda before: reduce(with_segments, [each.sketches for each in written], before),
+            )
+            if not staged.is_committed:  # another writer committed this batch
+                return snapshot, Upserted(snapshot.version, 0, 0, 0)
+        return snapshot, replace(done, version=snapshot.version)
+
+    def into_delta(self, table: DeltaSource, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
+        """Commit to a Delta table, whose newest version must be that of the index."""
+        delta_commit.require_replaceable(table, self.index, self.files)
+        delta_commit.require_changeable(table)
+        version = int(self.base.details["version"])
+        if not self.rows.num_rows or (batch is not None and delta_commit.has_batch(table, batch)):
+            return table, Upserted(version, 0, 0, 0)
+        with Staged(table.storage.delete) as staged:
+            written = DataFiles.concat([each.files for each in self._written(staged)])
+            verb = "MERGE by zskip: rows replaced and inserted by key"
+            version = delta_commit.replace_files(
+                table, self.index, self.files, written, staged, changes=verb, batch=batch
+            )
+        return table.newest(), self._upserted(version)
+
+    def into_iceberg(self, table: IcebergSource, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
+        """Commit to an Iceberg table through its catalog."""
+        if batch is not None:
+            raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
+        iceberg_commit.require_replaceable(table)
+        if self.rows.num_rows:
+            inserted = [self.inserted] if self.inserted.num_rows else []
+            rows = chain(map(self.replaced, self.files.tolist()), inserted)
+            iceberg_commit.replace_files(table, self.index, self.files, rows, uuid4(), self._require_no_added_keys)
+            table = table.after_commit()
+        return table, self._upserted(table.snapshot_id(table.opened()))
+
+    def _require_no_added_files(self, newest: Snapshot) -> None:
         """Raise `CommitConflict` if the version has another schema, or new files with one of the keys."""
         if newest.schema != self.base.schema:
-            raise CommitConflict(f"{self.storage.uri}: version {newest.version} has changed the table's schema.")
+            raise CommitConflict(f"{self.index.storage.uri}: version {newest.version} has changed the table's schema.")
         shards = tuple(shard for shard in newest.shards if shard not in self.base.shards)
-        added = Index(self.storage, replace(newest, shards=shards))
-        before = Index(self.storage, self.base)
-        known = before.paths(np.arange(len(before), dtype=np.int64))
-        candidates = self._candidates(added)
-        candidates = candidates[~np.asarray(pc.is_in(added.paths(candidates), value_set=known), bool)]
-        if self.keys.in_files(added, candidates, self.schema.arrow, self.threads):
-            raise CommitConflict(f"{self.storage.uri}: version {newest.version} has rows with keys of the batch.")
+        self._require_no_added_keys(Index(self.index.storage, replace(newest, shards=shards)))
+
+    def _require_no_added_keys(self, newest: Index) -> None:
+        """Raise `CommitConflict` if some of these files are not those of the base, and have one of the keys."""
+        known = self.index.paths(np.arange(len(self.index), dtype=np.int64))
+        candidates = self._candidates(newest)
+        candidates = candidates[~np.asarray(pc.is_in(newest.paths(candidates), value_set=known), bool)]
+        if self.keys.in_files(FileRows(newest, self.schema.arrow), candidates, self.threads):
+            raise CommitConflict(f"{newest.storage.uri}: version {newest.version} has rows with keys of the batch.")
+
+
+def _joined(numbers: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(0, np.int64), *numbers])

@@ -29,7 +29,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
-from zskip.storage import Staged, Storage
+from zskip.storage import Staged, Storage, hive
 from zskip.tablelog import Index, SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
@@ -231,8 +231,11 @@ class _Write:
             if self.star is not None:
                 joined = self.star.joined(of_parts(given.schema, [given])).parts(None)
                 given = pa.concat_tables(part() for part in joined)
-            rows = storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by))
+            rows = trimmed(storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by)))
             folder = path[: path.rfind("/") + 1].removeprefix("_data/" if self.options.hidden else "")
+            if index.source is not None:  # whose names need not contain the values of the partition
+                ((key,), _) = partition_numbers(given, self.options.partition_by)
+                folder = hive.folder(self.options.partition_by, key) if key else ""
             target = self.options.data_path(folder, in_place(path, self.id, position))
             uri = self.storage.uri_of(path)
             with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as old:

@@ -32,7 +32,7 @@ from zskip.errors import CommitConflict, InvalidOption, TableNotFound
 from zskip.parquet.footers import with_instants_of_files
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
-from zskip.storage import Staged, Storage, hive
+from zskip.storage import Staged, Storage
 from zskip.storage.local import LocalStorage
 from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
@@ -235,25 +235,19 @@ def _plain(schema: Schema) -> Schema:
 def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written, staged: Staged) -> int:
     """Replace the files in the newest version, if all of them are live in it. Returns the new version."""
     before = index.snapshot
-    values = [_partition_values(path, before.partition_by) for path in written.files.path.to_pylist()]
     for _ in range(_ATTEMPTS):
         names = index.paths(np.arange(len(index)))
         gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
         if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
             raise CommitConflict("Another writer changed files that were being laid out.")
         try:
-            return delta_commit.replace_files(source, index, gone, written.files, values, staged)
+            return delta_commit.replace_files(source, index, gone, written.files, staged)
         except CommitConflict as error:
             conflict = error
         index = index_of(source)
         if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
             break
     raise conflict
-
-
-def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:
-    texts = hive.values_of(path)
-    return {name: texts[name] for name in partition_by}
 
 
 def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str]) -> None:

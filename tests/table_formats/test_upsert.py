@@ -1,0 +1,218 @@
+"""Rows of Delta and Iceberg tables replaced by key, beside the formats' own writers: each key has its newest row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import zskip
+from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, UnsupportedFormat
+from zskip.table_formats import delta_commit, iceberg_commit
+
+
+def rows_of(ids: list[int], stamp: int) -> pa.Table:
+    """Rows whose other columns tell which change wrote them."""
+    day = pa.array([None if one % 5 == 0 else f"d {one % 3}" for one in ids], pa.string())
+    return pa.table({"id": ids, "day": day, "stamp": [stamp] * len(ids), "x": [one / 7 for one in ids]})
+
+
+class Delta:
+    """A Delta table, as its own library and as zskip see it."""
+
+    def __init__(self, folder: Path, partition_by: list[str] | None = None) -> None:
+        self.path = folder / "t"
+        write_deltalake(self.path, rows_of([*range(40)], 1), partition_by=partition_by)
+        self.append(rows_of([*range(40, 80)], 1))
+
+    def open(self) -> zskip.Table:
+        return zskip.open(self.path)
+
+    def cluster(self) -> None:
+        zskip.cluster(self.path, by="id", rows_per_file=20)
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self.path, rows, mode="append")
+
+    def delete(self, where: str) -> None:
+        DeltaTable(self.path).delete(where)
+
+    def content(self) -> dict[int, int]:
+        return by_id(pa.table(DeltaTable(self.path).scan()))
+
+
+class Iceberg:
+    """An Iceberg table, as its own library and as zskip see it."""
+
+    def __init__(self, folder: Path) -> None:
+        uri = f"sqlite:///{folder}/catalog.db"
+        self.catalog = load_catalog("c", type="sql", uri=uri, warehouse=f"file://{folder}/warehouse")
+        self.catalog.create_namespace("n")
+        table = self.catalog.create_table("n.t", rows_of([1], 1).schema)
+        for first in (0, 40):
+            table.append(rows_of([*range(first, first + 40)], 1))
+
+    def open(self) -> zskip.Table:
+        return zskip.open(self.catalog.load_table("n.t"))
+
+    def cluster(self) -> None:
+        zskip.cluster(self.catalog.load_table("n.t"), by="id", rows_per_file=20)
+
+    def append(self, rows: pa.Table) -> None:
+        self.catalog.load_table("n.t").append(rows)
+
+    def delete(self, where: str) -> None:
+        self.catalog.load_table("n.t").delete(where)
+
+    def content(self) -> dict[int, int]:
+        return by_id(self.catalog.load_table("n.t").scan().to_arrow())
+
+
+def by_id(rows: pa.Table) -> dict[int, int]:
+    found = dict(zip(rows["id"].to_pylist(), rows["stamp"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows, "a key has one row"
+    wanted = rows_of(list(found), 0)
+    assert dict(zip(found, wanted["day"].to_pylist(), strict=True)) == dict(
+        zip(rows["id"].to_pylist(), rows["day"].to_pylist(), strict=True)
+    )
+    return found
+
+
+FORMATS: dict[str, Callable[[Path], Any]] = {
+    "delta": Delta,
+    "delta in partitions": lambda folder: Delta(folder, ["day"]),
+    "iceberg": Iceberg,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_history_beside_the_formats_own_writer(name: str, tmp_path: Path) -> None:
+    table, dice = FORMATS[name](tmp_path), random.Random(3)
+    known = dict.fromkeys(range(80), 1)
+    for stamp, verb in enumerate(["upsert", "delete", "cluster", "upsert", "append", "upsert", "cluster"], 2):
+        if verb == "upsert":
+            ids = [*dice.sample(sorted(known), 3), 100 * stamp]
+            done = table.open().upsert(rows_of(ids, stamp), on="id")
+            assert (done.inserted, done.updated) == (1, 3)
+            known |= dict.fromkeys(ids, stamp)
+        elif verb == "append":
+            table.append(rows_of([1000, 1001], stamp))
+            known |= dict.fromkeys([1000, 1001], stamp)
+        elif verb == "delete":
+            table.delete("id = 7")
+            known.pop(7, None)
+        else:
+            table.cluster()
+        assert table.content() == known
+        assert by_id(table.open().to_arrow()) == known
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_only_files_with_a_key_are_rewritten(name: str, tmp_path: Path) -> None:
+    table = FORMATS[name](tmp_path)
+    table.cluster()
+    opened = table.open()
+    before = set(opened.plan().scan.relative_paths)
+    done = opened.upsert(rows_of([3], 2), on="id")
+    after = set(opened.plan().scan.relative_paths)
+    assert done.files == len(before - after) == len(after - before) == 1
+    assert opened.plan("id = 3").to_arrow()["stamp"].to_pylist() == [2]
+
+
+MEANWHILE: dict[str, tuple[Callable[[Any], object], tuple[int, int]]] = {
+    "appends a new key": (lambda table: table.append(rows_of([500, 501], 7)), (0, 2)),
+    "deletes an old key": (lambda table: table.delete("id = 3"), (2, 0)),
+    "deletes a row beside it": (lambda table: table.delete("id = 4"), (1, 1)),
+    "appends other keys": (lambda table: table.append(rows_of([600], 7)), (1, 1)),
+    "lays the table out": (lambda table: table.cluster(), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_what_another_writer_does_meanwhile_is_seen(
+    name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, (event, counts) = FORMATS[name](tmp_path), MEANWHILE[what]
+    opened = table.open()
+    room, step = (delta_commit, "_stats") if name == "delta" else (iceberg_commit, "_live_entries")
+    function, happened = getattr(room, step), list[object]()
+
+    def stalled(*given: Any) -> Any:
+        found = function(*given)
+        if not happened:
+            happened.append(None)
+            event(table)
+        return found
+
+    monkeypatch.setattr(room, step, stalled)
+    done = opened.upsert(rows_of([3, 500], 9), on="id")
+    assert (done.inserted, done.updated) == counts
+    found = table.content()
+    assert (found[3], found[500]) == (9, 9)
+    assert found.get(501) == (7 if what == "appends a new key" else None)
+    assert (4 in found) == (what != "deletes a row beside it")
+    assert by_id(opened.to_arrow()) == found
+
+
+def test_a_batch_is_made_once(tmp_path: Path) -> None:
+    table = Delta(tmp_path)
+    for expected in (2, 0):
+        assert table.open().upsert(rows_of([1, 2], 5), on="id", batch=("nightly", 7)).updated == expected
+    assert DeltaTable(table.path).transaction_version("nightly") == 7
+    with pytest.raises(InvalidOption, match="batch="):
+        Iceberg(tmp_path).open().upsert(rows_of([1], 5), on="id", batch=("nightly", 7))
+
+
+REFUSED: dict[str, Callable[[DeltaTable], object]] = {
+    "delta.appendOnly": lambda table: table.alter.set_table_properties({"delta.appendOnly": "true"}),
+    "delta.enableChangeDataFeed": lambda table: table.alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "true"}
+    ),
+    "delta.constraints.few": lambda table: table.alter.add_constraint({"few": "id < 1000"}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_table_that_asks_more_of_a_writer_is_left_alone(name: str, tmp_path: Path) -> None:
+    table = Delta(tmp_path)
+    REFUSED[name](DeltaTable(table.path))
+    before = sorted(tmp_path.rglob("*.parquet"))
+    with pytest.raises(UnsupportedFormat, match=name):
+        table.open().upsert(rows_of([1, 5000], 2), on="id")
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_columns_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    table = FORMATS[name](tmp_path)
+    for rows in (
+        rows_of([1], 2).append_column("more", pa.array([1])),
+        rows_of([1], 2).set_column(2, "stamp", pa.array([0.5])),
+        rows_of([1], 2).drop_columns("x"),
+    ):
+        with pytest.raises(SchemaMismatch, match=r"more|stamp|x"):
+            table.open().upsert(rows, on="id")
+    assert table.content() == dict.fromkeys(range(80), 1)
+
+
+def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Delta(tmp_path)
+    stats = delta_commit._stats
+    numbers = iter(range(5000, 6000))
+
+    def overtaken(*given: Any) -> Any:
+        table.append(rows_of([next(numbers)], 3))
+        return stats(*given)
+
+    monkeypatch.setattr(delta_commit, "_stats", overtaken)
+    monkeypatch.setattr("zskip.writer.upsert._ATTEMPTS", 3)
+    with pytest.raises(CommitConflict, match="other writers came first"):
+        table.open().upsert(rows_of([1], 2), on="id")
+    assert len(list(table.path.glob("*.parquet"))) == len(DeltaTable(table.path).file_uris()) == 5
