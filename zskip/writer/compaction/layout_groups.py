@@ -12,7 +12,7 @@ rewritten row is chosen first, until none is left. So a row is rewritten at most
 append) times, in whatever order rows arrive (the levels of a log-structured merge tree, O'Neil 1996).
 
 Gains compare a model with a model: each group as if freshly fitted, before as after. Opening a file costs as much as
-reading a sixteenth of a full one; one query in ten scans everything.
+reading a sixteenth of a full one; one query in twenty scans everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zskip.writer.paths import folders_of, groups_of
 _GROWTH = 4.0
 _SAVING = 0.2
 _OPENING = 1 / 16  # of reading a full file
-_SCANS = 0.1  # of all queries
+_SCANS = 0.05  # of all queries
 _TRIED = 8  # windows for each group, before gains are computed again
 
 
