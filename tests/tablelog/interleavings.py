@@ -111,9 +111,9 @@ class Memory:
         if fate == "late":
             self.late.append((path, data))
         made = fate in ("done", "lost") and self.arrive(path, data)
-        if fate != "done":
-            raise self._answer({"lost": OSError, "late": TimeoutError, "refused": RuntimeError}[fate](path))
-        return self._answer(made)
+        if fate in ("done", "busy"):
+            return bool(self._answer(made))
+        raise self._answer({"lost": OSError, "late": TimeoutError, "refused": RuntimeError}[fate](path))
 
     def make_durable(self, paths: Sequence[str]) -> None:
         return None
@@ -364,7 +364,8 @@ def explore(verbs: Sequence[str], *, turns: frozenset[str] = COARSE) -> int:
     return len(seen)
 
 
-FATES = ("done",) * 7 + ("lost", "late", "refused")
+FATES = ("done",) * 8 + ("lost", "late", "refused", "busy")
+"""What a request to create an object comes to. ``busy``: S3 refuses one while another for that object is under way."""
 
 
 def wander(verbs: Sequence[str], seed: int, *, turns: frozenset[str] = FINE) -> None:

@@ -8,11 +8,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.tablelog import interleavings
 from tests.tablelog.commit_model import RULES
-from tests.tablelog.interleavings import FINE, BrokenPromise, explore, one_clock, wander
+from tests.tablelog.interleavings import (
+    FINE,
+    SECOND,
+    BrokenPromise,
+    Memory,
+    append,
+    begun,
+    explore,
+    one_clock,
+    wander,
+)
 from zskip import tablelog
 from zskip.errors import FilesRemoved
 from zskip.tablelog import runs
@@ -63,6 +74,24 @@ def test_five_at_a_time_with_lost_answers_and_interrupts(first: int) -> None:
 def test_five_at_a_time_on_many_ways() -> None:
     for seed in range(1000, 1000 + LONG):
         wander(FIVE if seed % 2 else (*FIVE[:4], "vacuum", "vacuum"), seed)
+
+
+def test_a_request_that_is_refused_beside_an_earlier_one_of_its_own() -> None:
+    """The first request arrives late, and a store that is busy with it refuses the second: the rows came twice."""
+    storage: Any = Memory()
+    storage.objects = dict(begun())
+    fates = ["late", "busy"]
+    storage.fate = lambda path: fates.pop(0) if fates else "done"
+
+    def arrives(verb: str, argument: object) -> None:
+        if verb != "read" and not fates and storage.late:
+            storage.arrive(*storage.late.pop())
+
+    storage.turn = arrives
+    made = append(storage, "a" * 16)
+    index = tablelog.Index(storage, tablelog.load(storage))
+    files = index.recorded_paths(np.arange(len(index))).to_pylist()
+    assert (made.version, files) == (3, [SECOND, f"part-000001-{'a' * 16}.parquet"])
 
 
 # --- each rule is needed ---

@@ -264,6 +264,7 @@ def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None, staged
     path = entry_path(snapshot.version, flat=before is not None and before.format == 1)
     data = to_bytes(snapshot)
     staged.maybe_committed("Open the table and see whether the change is there before you repeat it.")
+    failed: Exception | None = None
     for attempt in range(_ASKS):
         try:
             if storage.put_if_absent(path, data):
@@ -273,28 +274,24 @@ def create(storage: Storage, snapshot: Snapshot, before: Snapshot | None, staged
             staged.refused()
             raise
         except Exception as error:  # of whatever class: the entry may be there
-            found = _commit_id(storage, path, snapshot, error)
-            if found == snapshot.commit_id:
+            failed = error
+        # Also after a refusal: the store's client may have sent it twice, with the first response lost.
+        found = _commit_id(storage, path, snapshot, failed)
+        if found == snapshot.commit_id:
+            if failed is not None:
                 _outlast(storage, path, snapshot)
-                staged.committed()
-                return True
-            if found is not None:
-                break
-            if not attempt and isinstance(error, OSError) and error.errno in _REFUSED:
-                staged.refused()
-                raise
-            if attempt == _ASKS - 1:
-                raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
-            # The entry may still arrive. Sending the same bytes again is harmless.
-            time.sleep(0.05 * 2**attempt)
-            continue
-        # The store's client may have sent it twice, with the first response lost.
-        if _commit_id(storage, path, snapshot, None) == snapshot.commit_id:
             staged.committed()
             return True
-        break
-    staged.refused()
-    return False
+        if found is not None:
+            staged.refused()
+            return False
+        if not attempt and isinstance(failed, OSError) and failed.errno in _REFUSED:
+            staged.refused()
+            raise failed
+        # It may still arrive: S3 refuses a request while an earlier one for the same object is under way. Sending the
+        # same bytes again is harmless.
+        time.sleep(0.05 * 2**attempt)
+    raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from failed
 
 
 def _commit_id(storage: Storage, path: str, snapshot: Snapshot, cause: Exception | None) -> str | None:
