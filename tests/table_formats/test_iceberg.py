@@ -37,6 +37,8 @@ from pyroaring import BitMap
 import zskip
 from tests.table_formats.asking import require_same, rows
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
+from zskip.storage import open_storage
+from zskip.table_formats.iceberg import IcebergSource
 
 NUMBERS = itertools.count()
 
@@ -424,6 +426,34 @@ def test_a_renamed_nested_field_is_refused_by_name(catalog: Catalog) -> None:
         update.rename_column("s.x", "y")
     with pytest.raises(UnsupportedFormat, match="renamed the nested field"):
         zskip.open(table)
+
+
+@pytest.mark.parametrize("name", ["user-agent", "x.y", "a b", "9x", "größe"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_nested_names_are_those_of_the_table_whatever_the_files_have(catalog: Catalog, name: str, deep: bool) -> None:
+    """Iceberg's writers replace some characters in files. Such fields were NULL, and `cluster` wrote them so."""
+    data = pa.table({"id": range(40), "s": [{"a": n, name: n % 5} for n in range(40)], "l": [[{name: 1}]] * 40})
+    table = catalog.create_table("n.t", schema=data.schema)
+    for first in range(0, 40, 10):
+        table.append(data.slice(first, 10))
+    place = table.location().removeprefix("file://")
+    if deep:
+        zskip.attach(place, deep=True)
+
+    def require_values() -> None:
+        opened = zskip.open(place)
+        assert opened.to_arrow().sort_by("id").to_pylist() == data.to_pylist()
+        assert opened.plan(f's."{name}" = 2').count() == 8
+        assert zskip.sql(f"SELECT count(*) FROM '{place}' WHERE s.\"{name}\" = 2").fetchall() == [(8,)]
+
+    require_values()
+    source, state = IcebergSource.newest_in(open_storage(place)), dict(zskip.open(place).snapshot.details)
+    assert source is not None
+    assert source.is_current(state)
+    assert not source.is_current({**state, "form": 0}), "an index without the names"
+    zskip.cluster(catalog.load_table("n.t"), by=["id"], files=3)
+    require_values()
+    assert catalog.load_table("n.t").scan().to_arrow().sort_by("id").to_pylist() == data.to_pylist()
 
 
 def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:

@@ -22,6 +22,7 @@ from zskip.table_formats.iceberg_metadata import newest_metadata, path_in, plain
 from zskip.table_formats.source import (
     DEFAULT,
     FIELD_ID,
+    STORED_AS,
     Content,
     content_files,
     deleted_rows,
@@ -41,6 +42,8 @@ _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.pa
 """Table properties that set folders for new files."""
 
 _PARQUET_ID = b"PARQUET:field_id"
+_FORM = 1
+"""The form of the index's state. Incremented where an index of an earlier zskip would be read wrongly."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class IcebergSource:
         return replace(self, table=fresh).after_commit()
 
     def is_current(self, state: Mapping[str, Any]) -> bool:
-        if isinstance(self.fixed, str | datetime):
+        if isinstance(self.fixed, str | datetime) or state.get("form") != _FORM:
             return False
         return self.fixed is not None or (state["metadata"], state["mark"]) == (self.metadata, self.mark)
 
@@ -170,7 +173,7 @@ class IcebergSource:
         return table.schema() if number is None else table.schemas().get(number, table.schema())
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
-        if self.fixed is not None:
+        if self.fixed is not None or state.get("form") != _FORM:
             return None
         table = self.opened()
         data, deletes = self._manifests(table)
@@ -268,6 +271,7 @@ class IcebergSource:
         size = pa.array([file.file_size_in_bytes for file in files], pa.int64())
         state = {
             "source": "iceberg",
+            "form": _FORM,
             "version": self.snapshot_id(table),
             "metadata": self.metadata,
             "mark": self.mark,
@@ -351,7 +355,15 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
         default = defaults.get(int(number))
         return {FIELD_ID: number} | ({} if default is None else {DEFAULT: str(default).encode()})
 
-    return Schema(pa.schema([plain_field(one, marks(one)) for one in arrow]))
+    return Schema(pa.schema([plain_field(one, marks(one), _stored_as) for one in arrow]))
+
+
+def _stored_as(one: pa.Field) -> dict[bytes, bytes]:
+    """The name of a nested field in files, where Iceberg's writers replace its special characters."""
+    from pyiceberg.schema import make_compatible_name
+
+    name = make_compatible_name(one.name)
+    return {STORED_AS: name.encode()} if name != one.name else {}
 
 
 def _refuse_defaults(columns: IcebergSchema, metadata: str) -> None:
