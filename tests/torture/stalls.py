@@ -1,4 +1,5 @@
-"""Stalls: processes that stop (SIGSTOP) in the middle of a verb, for longer than a vacuum's time, and go on."""
+"""Stalls: processes in the middle of a verb that stop (SIGSTOP) for longer than a vacuum's time and go on, are
+interrupted, or get an error in place of the store's answer."""
 
 from __future__ import annotations
 
@@ -26,19 +27,22 @@ VACUUM_SECONDS = 0.2
 WRITERS, BATCH_ROWS = 2, 5
 ROUNDS_A_TABLE = 20
 PATIENCE_SECONDS = 120
-# At each of these calls, before or after, a process may stop.
+# At each of these calls, before or after, one of the fates may strike a process.
 CALLS = ("list", "names", "read", "read_range", "put", "put_once", "put_if_absent", "open_writer", "make_durable",
          "delete", "size_and_modified")  # fmt: skip
+FATES = ("stops", "stops", "interrupted", "unanswered")
 VERBS = ("append", "append", "append", "append", "delete", "optimize", "vacuum")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a writer is to do. ``numbers``: a batch's first id and the one behind its last · ``stop``: at which call."""
+    """What a writer is to do. ``numbers``: a batch's first id and the one behind its last · ``fate``: what strikes it,
+    at call ``at``."""
 
     verb: str
     numbers: tuple[int, int]
-    stop: int
+    fate: str
+    at: int
 
 
 @dataclass(slots=True)
@@ -85,7 +89,7 @@ def _round(
     for number, writer in enumerate(writers):
         verb = str(dice.choice(VERBS))
         start = first + 100 * number if verb != "delete" else int(dice.choice(sorted(ids)))
-        orders.append(Order(verb, (start, start + BATCH_ROWS), int(dice.integers(1, 60))))
+        orders.append(Order(verb, (start, start + BATCH_ROWS), str(dice.choice(FATES)), int(dice.integers(1, 60))))
         writer.begin(url, orders[-1])
     done.stopped += sum([writer.has_stopped() for writer in writers])
     for number in range(int(dice.integers(0, 4))):
@@ -105,7 +109,7 @@ def _round(
         ended = writer.ended()
         done.ended[f"{order.verb} {ended or 'done'}"] += 1
         batch = set(range(*order.numbers))
-        if ended == UncertainCommit.__name__:
+        if ended in (UncertainCommit.__name__, KeyboardInterrupt.__name__):
             uncertain |= batch
         elif not ended and order.verb == "append":
             ids |= batch
@@ -173,11 +177,11 @@ class _Writer:
 
 
 _calls = 0
-_stop_at = 0
+_order = Order("append", (0, 0), "stops", 0)
 
 
 def _serve(line: Any, options: Options) -> None:
-    global _calls, _stop_at
+    global _calls, _order
     kinds: list[Any] = [LocalStorage]
     if options is not None:
         from zskip.storage.remote import ObjectStorage
@@ -185,17 +189,17 @@ def _serve(line: Any, options: Options) -> None:
         kinds.append(ObjectStorage)
     for kind in kinds:
         for name in CALLS:
-            setattr(kind, name, _stopping(getattr(kind, name)))
+            setattr(kind, name, _stricken(getattr(kind, name)))
     while True:
-        url, order = line.recv()
-        _calls, _stop_at = 0, order.stop
+        url, _order = line.recv()
+        _calls = 0
         try:
-            _act(zskip.open(url, storage_options=options), order)
+            _act(zskip.open(url, storage_options=options), _order)
             line.send(("", ""))
-        except OSError as error:
+        except (KeyboardInterrupt, OSError) as error:
             line.send((type(error).__name__, str(error)))
         except Exception as error:
-            line.send(("Unexpected", f"{order}: {type(error).__name__}: {error}"))
+            line.send(("Unexpected", f"{_order}: {type(error).__name__}: {error}"))
 
 
 def _act(table: zskip.Table, order: Order) -> None:
@@ -211,21 +215,25 @@ def _act(table: zskip.Table, order: Order) -> None:
             table.vacuum(timedelta(seconds=VACUUM_SECONDS))
 
 
-def _stopping(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call, with a stop of the whole process before it or after it, where that is its turn."""
+def _stricken(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, before which or after which its fate strikes the process, where that is its turn."""
 
     @functools.wraps(call)
-    def stopping(*given: Any, **named: Any) -> Any:
-        _stop_here()
+    def stricken(*given: Any, **named: Any) -> Any:
+        _strike()
         answer = call(*given, **named)
-        _stop_here()
+        _strike()
         return answer
 
-    return stopping
+    return stricken
 
 
-def _stop_here() -> None:
+def _strike() -> None:
     global _calls
     _calls += 1
-    if _calls == _stop_at:
+    if _calls == _order.at:
+        if _order.fate == "interrupted":
+            raise KeyboardInterrupt
+        if _order.fate == "unanswered":
+            raise ConnectionResetError("the connection was lost")
         os.kill(os.getpid(), signal.SIGSTOP)
