@@ -187,6 +187,14 @@ def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
             read()
 
 
+def test_an_optimize_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    """It said that the file is not a complete one of Parquet."""
+    table = zskip.write(ROWS, tmp_path, by="a", files=2)
+    removed(Path(table.plan().paths[0]))
+    with pytest.raises(TableNotFound, match=r"part-000000-.*\.parquet.* is gone"):
+        table.optimize(full=True)
+
+
 @pytest.mark.parametrize("managed", [True, False])
 def test_a_damaged_file_is_named_by_a_plans_reads(managed: bool, tmp_path: Path) -> None:
     """Errors of DuckDB's, which name no file."""

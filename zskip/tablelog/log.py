@@ -36,7 +36,7 @@ ENTRY = re.compile(r"(?:(?P<folder>00\d{15})/(?P=folder)\d{3}|00\d{18})\.json")
 _TOMBSTONE = re.compile(rb'\{"zskip":\d{1,9},"expired":"([0-9a-f]{32})"\}')
 _COMMIT_ID = re.compile(rb'"commit_id":"([0-9a-f]{32})"')
 _HEAD_BYTES = 512
-_LARGESTENTRY = 1 << 28
+_LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
 _LARGEST_CACHED, _MOST_CACHED = 1 << 16, 64
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 256
@@ -79,7 +79,7 @@ def _snapshot(data: bytes, name: str) -> Snapshot:
     return snapshot
 
 
-def _bytes(storage: Storage, version: int, length: int = _LARGESTENTRY + 1) -> tuple[str, bytes] | None:
+def _bytes(storage: Storage, version: int, length: int = _LARGEST_ENTRY + 1) -> tuple[str, bytes] | None:
     """The path of a version's entry or tombstone, and its first bytes; None if there is none."""
     for flat in (False, True):
         path = entry_path(version, flat=flat)

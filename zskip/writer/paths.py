@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
+from zskip.errors import CorruptFile, InvalidOption, NoParquet, TableNotFound, UnsafePath
 from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
 from zskip.parquet.instants import holds_int96, with_instants_of_all
@@ -253,12 +253,16 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
 
 
 def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
-    """A file's footer and its Arrow schema. Raises `CorruptFile`."""
+    """A file's footer and its Arrow schema. Raises `CorruptFile`, and `TableNotFound` for a file that is gone."""
     try:
         with open_parquet(file.opened()) as parquet:
             return parquet.metadata, parquet.schema_arrow
     except PermissionError:
         raise
+    except FileNotFoundError as error:
+        raise TableNotFound(
+            f'"{file.name}" is gone. Put it back, or restore a version whose files are there.'
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f'"{file.name}" is not a complete Parquet file: {error}') from error
 
