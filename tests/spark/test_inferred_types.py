@@ -219,7 +219,7 @@ def test_a_plan_of_another_dialect_is_refused_where_it_means_other_rows(spark: S
 
 
 @pytest.mark.parametrize("rewrite", ["spark", "local"])
-@pytest.mark.parametrize(("zone", "ansi"), SESSIONS[:1])
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
 def test_a_rewrite_keeps_types_and_instants(
     spark: SparkSession, tmp_path: Path, rewrite: str, zone: str, ansi: str
 ) -> None:
@@ -312,16 +312,19 @@ def test_a_new_folder_changes_the_type(spark: SparkSession, tmp_path: Path) -> N
         require_same(spark, folder, ["p > '1'", "p = '7'"], {name: READERS[name] for name in ("table", "read")})
 
 
-def test_hive_folders_laid_out_in_place_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
-    names = {kind: KINDS[kind][0] for kind in ("numbers", "fractions", "times", "texts")}
+@pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=slow)])
+def test_hive_folders_laid_out_in_place_keep_their_types(
+    spark: SparkSession, tmp_path: Path, zone: str, ansi: str, whole: bool
+) -> None:
+    names = {kind: KINDS[kind][0] for kind in (KINDS if whole else ("numbers", "fractions", "times", "texts"))}
     folder = partitioned(tmp_path / "t", names)
     zskip.cluster(folder, by="id", files=4)
     predicates = [each.format(kind) for kind in names for each in KINDS[kind][1]]
-    with session(spark, "Europe/Berlin", "true"):
+    with session(spark, zone, ansi):
         # The old files are still there, for programs that list the folder.
-        require_same(
-            spark, folder, predicates, {name: READERS[name] for name in ("table", "connector", "read", "source")}
-        )
+        readers = READERS if whole else {name: READERS[name] for name in ("table", "connector", "read", "source")}
+        require_same(spark, folder, predicates, readers)
 
 
 def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_random_predicates(
     spark.conf.set("spark.sql.session.timeZone", zone)
     everything = spark.read.parquet(f"{index.storage.uri}/*.parquet").selectExpr("*", "_metadata.file_name AS file")
     everything = everything.coalesce(1).cache()
-    semantics = Jvm(spark).semantics()
+    jvm = Jvm(spark)
     checked = pruned = read = 0
     try:
         while checked < count:
@@ -147,7 +147,7 @@ def test_random_predicates(
             file = np.asarray(matches["file"])
             for number, conditions in optimized(filters).items():
                 where = filters[number][0]
-                wanted, _ = catalyst.predicate(conditions, index.snapshot.schema, semantics)
+                wanted, _ = catalyst.predicate(conditions, index.snapshot.schema, jvm)
                 survivors = {path.rpartition("/")[2] for path in opened.plan(wanted).paths}
                 holding = set(file[np.asarray(matches[f"c{number}"])])
                 assert holding <= survivors, (where, sorted(holding - survivors))

@@ -1,4 +1,4 @@
-"""Evaluate expressions that have no rule by DuckDB, for single values.
+"""Evaluate expressions that have no rule for single values: by DuckDB, or by the session that an expression is from.
 
 The SQL comes from a user and is not trusted. DuckDB's parser first parses it as data (`json_serialize_sql`). It is
 evaluated only if it is a single expression of allowed deterministic functions over its columns, in a private in-memory
@@ -56,9 +56,9 @@ _idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
 def computed(found: Outcomes, computable: Computable, values: Mapping[str, pa.Array], budget: Budget) -> Outcomes:
-    """``found``, whose units are single values of the expression's columns, narrowed by DuckDB's result for each value.
+    """``found``, whose units are single values of the expression's columns, narrowed by the engine's result for each.
 
-    The outcomes of a value stay as they are if DuckDB raises an error for it, or the budget runs out before it.
+    The outcomes of a value stay as they are if the engine raises an error for it, or the budget runs out before it.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
     for column in computable.columns:
@@ -69,7 +69,7 @@ def computed(found: Outcomes, computable: Computable, values: Mapping[str, pa.Ar
     codes = None
     if len(units) and not budget.is_spent:
         columns = [values[column.path].take(pa.array(units)) for column in computable.columns]
-        codes = _outcome_codes(computable, columns, budget)
+        codes = computable.evaluate(columns) if computable.evaluate else _outcome_codes(computable, columns, budget)
     if codes is None:
         return found
     narrowed = []

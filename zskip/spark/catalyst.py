@@ -1,7 +1,7 @@
 """Catalyst filters as predicates: the SQL text of an expression is bound where it means the same to zskip as to Spark.
 
-``Expression.sql`` omits details of an expression. They are read from its JSON form, and an expression whose text is
-ambiguous is ignored, which keeps more files.
+``Expression.sql`` omits details of an expression. They are read from its JSON form, and the text of an expression is
+ignored where it is ambiguous.
 
 | omitted or ambiguous in the text                            | handling                                        |
 | ----------------------------------------------------------- | ----------------------------------------------- |
@@ -11,6 +11,9 @@ ambiguous is ignored, which keeps more files.
 | the instant of a local time in the hour when clocks go back | such a literal is not used                      |
 | the session's default collation                             | an expression that names a collation is ignored |
 | the table's alias, which looks like a struct                | removed from the column names                   |
+
+What ranges do not decide, such as ``upper(s) = 'DE'``, Catalyst itself evaluates in the driver, for units that hold few
+values. That uses the expression and not its text, so all of these details are Spark's own.
 """
 
 from __future__ import annotations
@@ -18,21 +21,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
+import pyarrow as pa
+
 from zskip.binder import bind
-from zskip.core.schema import Schema
-from zskip.errors import ZskipError
-from zskip.language import Predicate, conjunction
+from zskip.core import types as t
+from zskip.core.schema import Schema, join_path
+from zskip.errors import SchemaError, ZskipError
+from zskip.language import Dialect, Predicate, conjunction, tree
+from zskip.language.tree import Computable, Opaque, Reference
+from zskip.language.why import Why
+from zskip.spark.jvm import Jvm, elements
 from zskip.spark.spark_session import Semantics, same_in_spark
+from zskip.spark.spark_types import arrow_schema
 
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 # Classes of Spark's own package that run code of a user or of a plug-in, or that refer to another plan.
 _EXCLUDED = {
     "ApplyFunctionExpression",
+    "CallMethodViaReflection",
     "Collate",
     "ListQuery",
     "OuterReference",
@@ -41,6 +53,7 @@ _EXCLUDED = {
     "PythonUDTF",
     "ScalaUDF",
     "ScalarSubquery",
+    "TryReflect",
 }
 _MOST_LOOKUPS = 100
 _TOKEN = re.compile(
@@ -50,36 +63,51 @@ _TOKEN = re.compile(
 )
 
 
-def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) -> tuple[Predicate | None, bool]:
+def predicate(expressions: Sequence[Any], schema: Schema, jvm: Jvm) -> tuple[Predicate | None, bool]:
     """The conjunction of Catalyst expressions as a predicate, and whether it is equivalent to them.
 
-    ``expressions``: Java objects. Those that cannot be bound are left out, which keeps more files; the predicate is
-    None if all are.
+    ``expressions``: Java objects. Those that can neither be bound nor evaluated are left out, which keeps more files;
+    the predicate is None if all are.
     """
-    zone = semantics.zone
-    if zone is None:
-        return None, not expressions
+    semantics = jvm.semantics()
     found, is_equivalent = [], True
     for expression in expressions:
-        text = unambiguous_sql(expression, semantics, zone)
+        nodes = json.loads(expression.toJSON())
         bound = usable = None
-        if text is not None:
-            # An expression that cannot be bound proves nothing.
-            with suppress(ZskipError, RecursionError):
-                bound = bind(text, schema, dialect="spark", timezone=zone.key, ansi=semantics.ansi)
-                usable = same_in_spark(bound, schema)
+        if all(_is_builtin(node) for node in nodes):
+            bound = _bound(expression, nodes, schema, semantics)
+            usable = None if bound is None else same_in_spark(bound, schema)
+            is_whole = bound is None or (usable is not None and len(usable.conjuncts) == len(bound.conjuncts))
+            if is_whole and (bound is None or tree.has_call_or_opaque(bound.tree)):
+                usable = _with_evaluation(expression, nodes, bound, schema, semantics, jvm)
         is_equivalent &= bound is not None and usable is not None and len(usable.conjuncts) == len(bound.conjuncts)
         if usable is not None:
             found.append(usable)
     return (conjunction(found) if found else None), is_equivalent
 
 
-def unambiguous_sql(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:
-    """The SQL text of an expression; None if the text may mean something other than the expression."""
-    nodes = json.loads(expression.toJSON())
-    if not all(_is_builtin(node) for node in nodes) or not _all_in_zone(nodes, semantics.timezone):
+def _bound(
+    expression: Any, nodes: Sequence[Mapping[str, Any]], schema: Schema, semantics: Semantics
+) -> Predicate | None:
+    """The predicate of an expression's text; None if it cannot be bound, or may mean something else."""
+    text = None if semantics.zone is None else _unambiguous_sql(expression, nodes, semantics, semantics.zone)
+    if text is None:
         return None
-    if not _all_in_mode(expression, nodes, semantics.ansi):
+    try:
+        return bind(text, schema, dialect="spark", timezone=_zone(semantics), ansi=semantics.ansi)
+    except (ZskipError, RecursionError):
+        return None
+
+
+def _zone(semantics: Semantics) -> str:
+    return semantics.zone.key if semantics.zone else "UTC"
+
+
+def _unambiguous_sql(
+    expression: Any, nodes: Sequence[Mapping[str, Any]], semantics: Semantics, zone: ZoneInfo
+) -> str | None:
+    """The SQL text of an expression; None if the text may mean something other than the expression."""
+    if not _all_in_zone(nodes, semantics.timezone) or not _all_in_mode(expression, nodes, semantics.ansi):
         return None
     qualifiers = [_parts(node["qualifier"]) for node in nodes if "qualifier" in node]
     if len(set(qualifiers)) != 1:
@@ -166,3 +194,149 @@ def _is_one_instant(literal: str, zone: ZoneInfo) -> bool:
         return False
     first, second = local.replace(tzinfo=zone, fold=0), local.replace(tzinfo=zone, fold=1)
     return local.tzinfo is None and first.utcoffset() == second.utcoffset()
+
+
+# Catalyst's own evaluation, for units that hold few values.
+
+_MOST_COLUMNS = 8
+# Distinct values that are evaluated together, and one by one where some value of them raises an error.
+_MOST_VALUES, _MOST_ALONE = 1 << 14, 1 << 8
+_OUTCOMES = {"[true]": 1, "[false]": 0, "[null]": 2}
+_UNKNOWN = -1
+
+
+def _with_evaluation(
+    expression: Any,
+    nodes: Sequence[Mapping[str, Any]],
+    bound: Predicate | None,
+    schema: Schema,
+    semantics: Semantics,
+    jvm: Jvm,
+) -> Predicate | None:
+    """The predicate of an expression, which Catalyst evaluates for units that hold few values; ``bound`` if it cannot.
+
+    ``bound``: the predicate of its text, if there is one.
+    """
+    leaves = sorted(_leaves(nodes))
+    columns = [schema.columns[path] for path in map(join_path, leaves) if path in schema.columns]
+    if not 0 < len(columns) == len(leaves) <= _MOST_COLUMNS or not expression.deterministic():
+        return bound
+    references = tuple(Reference(column.path, column.type) for column in columns)
+    text = expression.sql()
+    paths = tuple(column.path for column in columns)
+    part = Opaque(text, paths, Why("only Spark evaluates it")) if bound is None else bound.tree
+    evaluate = _Evaluation(jvm, expression, tuple(leaves))
+    computable = Computable(part, references, text, _zone(semantics), evaluate)
+    if bound is not None:
+        return replace(bound, tree=computable, parts=())
+    return same_in_spark(
+        Predicate(text, None, computable, schema, Dialect("spark", _zone(semantics), semantics.ansi)), schema
+    )
+
+
+def _leaves(nodes: Sequence[Mapping[str, Any]]) -> set[tuple[str, ...]]:
+    """The paths of what an expression reads, in parts: columns, and fields of structs. ``nodes``: parents first.
+
+    >>> struct = {"type": "struct", "fields": [{"name": "a", "type": "integer"}, {"name": "b", "type": "string"}]}
+    >>> column = {"class": "AttributeReference", "name": "s", "dataType": struct}
+    >>> _leaves([{"class": "IsNull"}, {"class": "GetStructField", "ordinal": 1}, column])
+    {('s', 'b')}
+    """
+    found = set()
+    for place, node in enumerate(nodes):
+        if not node["class"].endswith("AttributeReference"):
+            continue
+        parts, type = [node["name"]], node["dataType"]
+        while place and nodes[place - 1]["class"].endswith("GetStructField"):
+            place -= 1
+            field = type["fields"][nodes[place]["ordinal"]]
+            parts, type = [*parts, field["name"]], field["type"]
+        found.add(tuple(parts))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """Evaluates an expression in the driver, by Spark's interpreter and without a job.
+
+    ``leaves``: what it reads, as paths in parts.
+    """
+
+    jvm: Jvm
+    expression: Any
+    leaves: tuple[tuple[str, ...], ...]
+
+    def __call__(self, values: Sequence[pa.Array]) -> np.ndarray | None:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        codes = np.full(len(values[0]), _UNKNOWN, np.int8)
+        named = dict(zip(self.leaves, (each.slice(0, _MOST_VALUES) for each in values), strict=True))
+        references = self.expression.references().toSeq()
+        try:
+            relation = self._relation(named, references)
+        except (SchemaError, pa.ArrowInvalid, pa.ArrowNotImplementedError):  # not a type of values that zskip has
+            return None
+        jvm, expressions = self.jvm, "org.apache.spark.sql.catalyst.expressions"
+        attributes = jvm.class_(f"{expressions}.package$AttributeSeq")(references)
+        condition = jvm.static(f"{expressions}.BindReferences", "bindReference")(self.expression, attributes, False)
+        try:
+            found = self._evaluated(condition, relation)
+        except (Py4JJavaError, PySparkException):  # some value raises, such as a text that is no number
+            rows = relation.data()
+            found = [self._of_row(condition, rows.apply(number)) for number in range(min(rows.size(), _MOST_ALONE))]
+        if found is not None:
+            codes[: len(found)] = found
+        return codes
+
+    def _evaluated(self, condition: Any, relation: Any) -> list[int] | None:
+        """The outcomes of all rows; None if only a job can compute them. Raises what Spark raises for any row."""
+        jvm, catalyst = self.jvm, "org.apache.spark.sql.catalyst"
+        nothing = jvm.class_("scala.Option").empty()
+        named = jvm.class_(f"{catalyst}.expressions.Alias")(
+            condition,
+            "outcome",
+            jvm.static(f"{catalyst}.expressions.NamedExpression", "newExprId")(),
+            jvm.empty_seq,
+            nothing,
+            jvm.empty_seq,
+        )
+        project = jvm.class_(f"{catalyst}.plans.logical.Project")(jvm.seq([named]), relation)
+        done = jvm.static(f"{catalyst}.optimizer.ConvertToLocalRelation", "apply")(project)
+        if done.getClass().getSimpleName() != "LocalRelation":
+            return None
+        return [_OUTCOMES[row] for row in done.data().mkString(",").split(",")]
+
+    def _of_row(self, condition: Any, row: Any) -> int:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            outcome = condition.eval(row)
+        except (Py4JJavaError, PySparkException):
+            return _UNKNOWN
+        return 2 if outcome is None else int(outcome)
+
+    def _relation(self, values: Mapping[tuple[str, ...], pa.Array], references: Any) -> Any:
+        """Spark's ``LocalRelation`` of these values, with the references' types. Fields that are not read are NULL."""
+        from pyspark.sql.types import StructType
+
+        fields = [
+            {"name": each.name(), "type": json.loads(each.dataType().json()), "nullable": True, "metadata": {}}
+            for each in elements(references)
+        ]
+        types = StructType.fromJson({"type": "struct", "fields": fields})
+        schema = arrow_schema(types)
+        columns = [_column(values, (field.name,), field.type) for field in schema]
+        rows = self.jvm.spark.createDataFrame(pa.Table.from_arrays(columns, schema=schema), types)
+        return rows._jdf.queryExecution().analyzed()
+
+
+def _column(values: Mapping[tuple[str, ...], pa.Array], path: tuple[str, ...], type: pa.DataType) -> pa.Array:
+    """A column of values, or a struct with those of its leaves."""
+    if path in values:
+        return values[path].cast(type)
+    if t.is_struct(type):
+        fields = list(type)
+        return pa.StructArray.from_arrays([_column(values, (*path, f.name), f.type) for f in fields], fields=fields)
+    return pa.nulls(len(next(iter(values.values()))), type)

@@ -87,7 +87,7 @@ class SnapshotFiles:
     def predicate(self, expressions: Sequence[Any]) -> tuple[Predicate | None, bool]:
         """The conjunction of Catalyst expressions as a predicate, and whether it is equivalent; see `catalyst`."""
         try:
-            return catalyst.predicate(expressions, self.index.snapshot.schema, self.jvm.semantics())
+            return catalyst.predicate(expressions, self.index.snapshot.schema, self.jvm)
         except Exception as error:
             self.warn(error)
             return None, False
