@@ -18,13 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from zskip.core.schema import join_path
+from zskip.core.schema import Schema, join_path
 from zskip.errors import ZskipError
+from zskip.language import Predicate
 from zskip.plan import Survivors
 from zskip.pruning import outcomes
 from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
@@ -115,27 +118,55 @@ def _prune(facts: JoinedTable, one: _Reached, tables: Sequence[JoinedTable], ask
         return
     if not len(facts.survivors.numbers):
         return
-    survivors, schema = facts.survivors, source.survivors.index.snapshot.schema.columns
-    paths = {join_path([field.name]): (dimension.path(field.name), field.type) for field in dimension.attributes}
+    versions = tuple(tables[each.place].survivors.index.identity for each in chain)
+    meaning = predicate.sql() or predicate, predicate.dialect
+    survivors, schema = facts.survivors, source.survivors.index.snapshot.schema
+    kept, changed = survivors.once(
+        ("attributes", dimension.name, versions, meaning),
+        lambda: _allowed(survivors, chain, versions, predicate, schema),
+    )
+    kept = kept.copy()
+    for each, of_other_versions in zip(chain, changed, strict=True):
+        stale = _Stale(facts, each, tables[each.place], ask if len(chain) == 1 else None)
+        for version, files in of_other_versions:
+            if (files & ~kept).any():
+                kept |= files & stale.kept(version)
+    for join in null_safe:
+        kept |= _may_be_null(facts, join.column)
+    facts.keep_only(kept, f"attributes of {source.name}: {predicate}")
+
+
+_Versioned: TypeAlias = "list[tuple[str | None, NDArray[np.bool_]]]"
+"""Versions of a dimension, with flags for the files whose attributes are of each; None for unknown attributes."""
+
+
+def _allowed(
+    facts: Survivors,
+    chain: Sequence[_Reached],
+    versions: Sequence[str | None],
+    predicate: Predicate,
+    schema: Schema,
+) -> tuple[NDArray[np.bool_], list[_Versioned]]:
+    """A flag for each file of the facts: whether its attributes allow the predicate, which is on the first of the
+    chain and bound to its ``schema``; and for each of the chain the files with attributes of other versions."""
+    fields = chain[0].dimension.attributes
+    paths = {join_path([field.name]): (chain[0].dimension.path(field.name), field.type) for field in fields}
     of_chain = [each.dimension.version_path for each in chain]
-    units = survivors.index.files_at(survivors.numbers, [*(path for path, _ in paths.values()), *of_chain]).statistics
+    units = facts.index.files_at(facts.numbers, [*(path for path, _ in paths.values()), *of_chain]).statistics
     # The files of the facts, as the dimension's planner would see them; its other columns are unknown.
     seen = {
         name: units.columns[path]
         for name, (path, type) in paths.items()
-        if name in schema and schema[name].type == type
+        if name in schema.columns and schema.columns[name].type == type
     }
-    kept = outcomes(predicate, Statistics(units.row_count, seen)).may_match
-    for each in chain:
-        stale = _Stale(facts, each, tables[each.place], ask if len(chain) == 1 else None)
-        versions = units.columns[each.dimension.version_path].lower.to_pylist()
-        for version in dict.fromkeys(versions):
-            of_version = np.asarray([found == version for found in versions])
-            if (of_version & ~kept).any():
-                kept |= of_version & stale.kept(version)
-    for join in null_safe:
-        kept |= _may_be_null(facts, join.column)
-    facts.keep_only(kept, f"attributes of {source.name}: {predicate}")
+    allowed = outcomes(predicate, Statistics(units.row_count, seen)).may_match
+    changed: list[_Versioned] = []
+    for path, version in zip(of_chain, versions, strict=True):
+        recorded = units.columns[path].lower
+        current = np.asarray(pc.fill_null(pc.equal(recorded, version), False))
+        others = [] if current.all() else set(recorded.filter(pa.array(~current)).to_pylist())
+        changed.append([(other, np.asarray([one == other for one in recorded.to_pylist()])) for other in others])
+    return allowed, changed
 
 
 class _Stale(NamedTuple):
@@ -149,12 +180,10 @@ class _Stale(NamedTuple):
     source: JoinedTable
     ask: Ask | None
 
-    def kept(self, version: str | None) -> np.ndarray:
-        """A flag for each file of the facts, for those with attributes of this version."""
-        index, name = self.source.survivors.index, self.source.name
+    def kept(self, version: str | None) -> NDArray[np.bool_]:
+        """A flag for each file of the facts, for those with attributes of this version, which is not the newest."""
+        name = self.source.name
         everything = np.ones(len(self.facts.survivors.numbers), bool)
-        if version == index.identity:
-            return ~everything
         added = None if version is None else _added_since(self.source.survivors, version)
         if added is None:
             self._explain("the version of which they are is gone" if version else "they were not computed")
