@@ -419,6 +419,29 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
         assert f"attributes of '{customer.uri}': \"region\" = 'EUROPE': 2 files skipped" in explained
 
 
+def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
+    nation = zskip.write(pa.table({"nk": [1, 2], "zone": ["north", "south"]}), tmp_path / "nation", by=["nk"])
+    people = pa.table({"key": [1, 2, 3], "nation": [1, 2, 2]})
+    customer = zskip.write(people, tmp_path / "customer", by=["key"])
+    joins = {"customer": (customer, {"ck": "key"}), "nation": (nation, {"customer.nation": "nk"})}
+    rows = pa.table({"ck": [1, 2, 3] * 40, "v": range(120)})
+    facts = zskip.write(rows, tmp_path / "facts", by=["nation.zone"], joins=joins, files=2)
+
+    def explained() -> str:
+        statement = (
+            "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = key JOIN {nation} n ON c.nation = nk "
+            "WHERE zone = 'north'"
+        )
+        with duckdb.connect() as con:
+            return _equals_duckdb(statement, con, facts=facts, customer=customer, nation=nation)
+
+    assert "'north': 1 files skipped" in explained()
+    customer.upsert(pa.table({"key": [2], "nation": [1]}), on="key")
+    assert "has changed since" in explained()
+    facts.refresh_joins()
+    assert "are not used" not in explained()
+
+
 @pytest.mark.parametrize("key", [["a", "b", "c"], [1, 2, 3]])
 def test_facts_change_while_a_dimension_cannot_be_joined(tmp_path: Path, key: list[object]) -> None:
     """It is gone, or its keys are of another type."""

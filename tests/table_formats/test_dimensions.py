@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from threading import Timer
 
@@ -13,6 +14,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import zskip
+from tests.table_formats.test_deep import delete_rows
 from zskip.statements.duckdb import explain_facts, pruned_tables
 
 RANDOM = np.random.default_rng(5)
@@ -107,3 +109,24 @@ def test_a_dimension_in_iceberg_that_changes(tmp_path: Path) -> None:
     checked()
     table.append(NEW.set_column(0, "k", pa.array([410, 411])))
     checked()
+
+
+def test_rows_of_a_dimension_in_delta_that_come_back(tmp_path: Path) -> None:
+    """A file of the dimension has the same name, and fewer deleted rows."""
+    address = tmp_path / "customers"
+    write_deltalake(address, CUSTOMERS)
+    delete_rows(address, list(range(200)))
+    facts = written(tmp_path, str(address))
+    check(tmp_path, str(address), CUSTOMERS.slice(200))
+    assert skipped(tmp_path, str(address)) > 10
+    first, second = (address / "_delta_log" / f"{version:020}.json" for version in (0, 1))
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    (added,) = [action["add"] for action in actions if "add" in action]
+    deleted = added.pop("deletionVector")
+    removed = {"path": added["path"], "deletionTimestamp": 1, "dataChange": True, "deletionVector": deleted}
+    second.write_text("\n".join(map(json.dumps, [{"remove": removed}, {"add": added}])))
+    check(tmp_path, str(address), CUSTOMERS)
+    stale = skipped(tmp_path, str(address))
+    facts.refresh_joins()
+    check(tmp_path, str(address), CUSTOMERS)
+    assert skipped(tmp_path, str(address)) > stale

@@ -1,11 +1,10 @@
 """The advisor: which layout, columns and sketches serve a workload, estimated on a sample.
 
-``search``: candidates, fitted to one half of the sample and scored on the other · ``groups``: what each kind of query
-gains or loses · ``advice``: the result, and its text.
+``search``: candidates, fitted to one half of the sample and scored on the other · ``advice``: the result, what each
+kind of query gains or loses, and its text · ``attribute_workload``: statements over a star schema as conditions.
 """
 
-from zskip.advisor.advice import Advice, Candidate
-from zskip.advisor.groups import QueryGroup
+from zskip.advisor.advice import Advice, Candidate, QueryGroup
 from zskip.advisor.search import Weigh, advise
 
 SAMPLE_ROWS = 40_000

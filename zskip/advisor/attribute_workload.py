@@ -10,7 +10,11 @@ import pyarrow as pa
 
 from zskip.binder.workload_sql import is_query, named_tables
 from zskip.core.schema import Schema, join_path, split_path
-from zskip.statements.duckdb.star_workload import star_conditions
+from zskip.language import Predicate, conjunction
+from zskip.language.sql_literals import identifier
+from zskip.statements.conditions import conditions_of
+from zskip.statements.duckdb.session import session_of
+from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns
 from zskip.tablelog.dimensions import attribute_name
 from zskip.writer.star import Join, joined_with, schema_of
 
@@ -34,7 +38,7 @@ def star_workload(
     if len(others) == 1:
         facts = others.pop()
     schemas = {join.name: schema_of(join, storage_options) for join in joins}
-    conditions = star_conditions(queries, facts, schema, schemas)
+    conditions = _conditions(queries, facts, schema, schemas)
     read = {path for each in conditions if each is not None for path in each.columns}
     texts = tuple(text if one is None else one.sql() or text for text, one in zip(queries, conditions, strict=True))
     return texts, tuple(
@@ -46,6 +50,47 @@ def star_workload(
         )
         for join in joins
     )
+
+
+def _conditions(
+    statements: Sequence[str], facts: str, schema: Schema, dimensions: Mapping[str, Schema]
+) -> list[Predicate | None]:
+    """For each statement, the condition on the rows of ``facts`` that its plan applies, with the conditions on
+    dimensions as conditions on the columns ``dimension.column``; None for a statement that DuckDB cannot plan, or that
+    has no condition.
+
+    ``facts`` and the keys of ``dimensions`` are the names of the tables in the statements.
+    """
+    import duckdb
+
+    names, schemas = [facts, *dimensions], [schema, *dimensions.values()]
+    fields = list(schema.arrow)
+    for name, each in dimensions.items():
+        fields += [pa.field(attribute_name(name, field.name), field.type) for field in each.arrow]
+    joined = Schema(pa.schema(fields))
+    found: list[Predicate | None] = []
+    for statement in statements:
+        with duckdb.connect() as con:
+            stubs = make_stubs([each.arrow for each in schemas], statement)
+            for name, stub in zip(names, stubs, strict=True):
+                con.register(stub.name, stub.rows)
+                con.execute(f"CREATE VIEW {identifier(name)} AS FROM {stub.sql}")
+            root = engine_plan(con, statement, stubs)
+            if root is None:
+                found.append(None)
+                continue
+            columns = printed_columns(root, stubs, statement)
+            for place, name in enumerate(dimensions, 1):
+                printed = {label: attribute_name(name, column) for label, column in columns[place].printed.items()}
+                columns[place] = columns[place]._replace(printed=printed)
+            scans = root.scans(columns) or ()
+            conditions = [
+                conditions_of([scan for scan in scans if scan.place == place], joined, lambda: session_of(con))
+                for place in {scan.place for scan in scans}
+            ]
+        predicates = [one.predicate for one in conditions if one.predicate is not None]
+        found.append(conjunction(predicates) if predicates else None)
+    return found
 
 
 def with_attributes(

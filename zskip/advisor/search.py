@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.advisor.advice import Advice, Candidate
-from zskip.advisor.groups import compared, grouped
+from zskip.advisor.advice import Advice, Candidate, compared, grouped
 from zskip.core.progress import Progress
 from zskip.core.schema import Schema, join_names
 from zskip.errors import InvalidOption
