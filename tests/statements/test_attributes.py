@@ -442,6 +442,32 @@ def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
     assert "are not used" not in explained()
 
 
+def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1, 2], "year": pa.array([1990, 1995], pa.int16())})
+    customer = zskip.write(rows, tmp_path / "customer", by=["k"])
+    facts = _facts(tmp_path, by=["customer.year"])
+    assert facts.snapshot.dimensions[0].attributes.field("year").type == pa.int16()
+    customer.append(pa.table({"k": [3], "year": [70_000]}))
+    assert customer.schema.field("year").type == pa.int64()
+    statement = "SELECT count(*), sum(v) FROM {{facts}} f JOIN {{customer}} c ON ck = k WHERE {0}"
+    with duckdb.connect() as con:
+        for condition in ("year = 70000", "year > 1993", "year <> 1990", "year < -70000"):
+            _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
+        customer.overwrite(pa.table({"k": [1, 2], "year": ["1995", "1990"]}))
+        for condition in ("year = '1995'", "year < '2'", "starts_with(year, '19')"):
+            _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
+
+
+def test_a_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
+    facts = _facts(tmp_path)
+    shutil.rmtree(tmp_path / "customer")
+    swapped = pa.array(["EUROPE", "ASIA", "ASIA"])
+    customer = zskip.write(CUSTOMERS.set_column(1, "region", swapped), tmp_path / "customer", by=["k"])
+    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
+    with duckdb.connect() as con:
+        assert "the version of which they are is gone" in _equals_duckdb(statement, con, facts=facts, customer=customer)
+
+
 @pytest.mark.parametrize("key", [["a", "b", "c"], [1, 2, 3]])
 def test_facts_change_while_a_dimension_cannot_be_joined(tmp_path: Path, key: list[object]) -> None:
     """It is gone, or its keys are of another type."""

@@ -238,9 +238,7 @@ def _index_at(index: Index, version: str) -> Index | None:
     """The index of the same table as `Index.identity` names it; None if that is of another table, or gone."""
     kind, _, rest = version.partition(" ")
     if kind == "zskip":
-        table_id, number, commit_id = rest.split(" ")
-        if table_id != index.snapshot.table_id:
-            return None
+        _, number, commit_id = rest.split(" ")
         before = load(index.storage, int(number))
         return Index(index.storage, before) if before.commit_id == commit_id else None
     if kind != index.source:

@@ -199,8 +199,10 @@ class Star:
         joined = {place: rows.column(name) for name, place in places.items()}
         for each in self.loaded:  # a dimension comes after those that have its keys
             owner = each.dimension.name
-            values = [joined[key] for key in self._keys(each.dimension)]
-            numbers = pa.nulls(rows.num_rows, pa.int64()) if each.finder is None else each.finder.rows(values)
+            if each.finder is None:
+                numbers = pa.nulls(rows.num_rows, pa.int64())
+            else:
+                numbers = each.finder.rows([joined[key] for key in self._keys(each.dimension)])
             for name in each.columns.column_names:
                 place, attribute = (owner, name), attribute_name(owner, name)
                 if attribute in wanted or place in keys:
@@ -263,14 +265,16 @@ def as_recorded(snapshot: Snapshot) -> Star:
         try:
             if not dimension.uri:
                 raise InvalidOption("it was given as rows, or as a folder of files")
+            unknown = {each.dimension.name for each in loaded if each.finder is None}
+            for column, _ in join.keys:
+                if (owner := owner_of(column, unknown)[0]) is not None:
+                    raise InvalidOption(f"its keys are columns of {owner}")
             one = _load(join, dimension.attributes.names, further, snapshot.schema, loaded, None)
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
             _LOG.warning("New files have no attributes of %s, which cannot be joined: %s", dimension.name, error)
-            columns = {field.name: pa.array([], field.type) for field in dimension.attributes}
-            nothing = {name: pa.nulls(0) for name in further if name not in columns}
-            one = _Loaded(dimension, None, None, pa.table({**nothing, **columns}))
+            one = _Loaded(dimension, None, None, dimension.attributes.empty_table())
         loaded.append(one)
     return Star(tuple(loaded))
 
