@@ -76,6 +76,7 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/memory.py $(BENCH)/memory
 	$(BIN)/python benchmarks/spark.py --folder $(BENCH)/spark
 	$(BIN)/python benchmarks/tightness.py
+	$(BIN)/python benchmarks/conditions.py
 
 docs: $(READY)  ## the site, in build/site
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

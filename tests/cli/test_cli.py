@@ -43,17 +43,6 @@ def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, obje
     return found
 
 
-def complaint(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
-    """What a command that fails says on stderr; stdout stays empty."""
-    capsys.readouterr()
-    assert main(list(arguments)) == code
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("zskip: ")
-    assert "Traceback" not in printed.err
-    return printed.err
-
-
 def test_write_says_what_it_wrote(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(fixtures / "flights.parquet")
     answer = facts(capsys, "write", source, str(tmp_path / "t"), "--by", "date,carrier", "--files", "8")
@@ -128,27 +117,12 @@ def test_doctor_speaks_to_people(fixtures: Path, tmp_path: Path, capsys: pytest.
     assert "date: no usable bounds. `zskip index --deep`" in printed
 
 
-def test_a_statement_takes_parameters_and_nothing_that_it_says_itself(
-    flights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_statement_takes_parameters(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     statement = f"SELECT count(*) AS n FROM '{flights}' WHERE distance = $d AND origin = $o"
     assert main(["query", statement, "--param", "d=733", "--param", "o=LGA", "--json"]) == 0
     by_path = "distance = 733 AND origin = 'LGA'"
     assert json.loads(capsys.readouterr().out)["n"] == zskip.open(flights).plan(by_path).count() > 0
-    for options in (["a = 1"], ["--columns", "n"], ["--version", "1"]):
-        assert "goes with a table's path" in complaint(capsys, 2, "query", "SELECT 1 AS n", *options)
-    assert "syntax error at or near" in complaint(capsys, 1, "query", f"SELECT 1 FROM '{flights}' WHERE distance >")
-
-
-def test_query_refuses_columns_and_limits_that_make_no_sense(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 'Did you mean "origin"' in complaint(capsys, 1, "query", str(flights), "TRUE", "--columns", "orign")
-    assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "-1")
-    assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "9" * 23)
-    with pytest.raises(SystemExit) as stopped:
-        main(["query", str(flights), "TRUE", "--json", "--csv"])
-    assert stopped.value.code == 2
-    assert "--csv: not allowed with argument --json" in capsys.readouterr().err
 
 
 def test_the_life_of_a_table(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,14 +177,6 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert max(len(line) for line in printed.partition("\nThe table is")[0].splitlines()) <= 80
 
 
-@pytest.mark.parametrize("arguments", [["wrote"], ["write"], ["plan", "x"], ["write", "a", "b", "--files", "many"]])
-def test_wrong_usage_is_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == 2
-    assert "usage: zskip" in capsys.readouterr().err
-
-
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "Start with: zskip demo" in capsys.readouterr().out
@@ -236,7 +202,6 @@ def test_batches_overwrites_and_sketches(tmp_path: Path, capsys: pytest.CaptureF
     assert facts(capsys, "append", source, path, "--batch", "loader:7")["rows"] == 0
     assert facts(capsys, "sketch", path, "b=values")["sketches"] == ["values of b"]
     assert facts(capsys, "sketch", path, "--drop", "b")["sketches"] == []
-    assert "either columns" in complaint(capsys, 2, "sketch", path)
     assert facts(capsys, "overwrite", source, path, "--by", "b")["rows"] == 2
     assert zskip.open(path).columns == ["a", "b"]
 
@@ -256,36 +221,9 @@ def test_explore_opens_its_page(flights: Path, tmp_path: Path, monkeypatch: pyte
     assert shown == [page.as_uri()]
 
 
-def test_an_option_out_of_range_is_two(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
-    message = complaint(capsys, 2, "write", source, str(path), "--by", "date", "--files", "0")
-    assert "files" in message
-    assert not path.exists()
-
-
-def test_errors_speak_of_options_as_they_are_typed(
-    fixtures: Path, flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write = ["write", str(fixtures / "flights.parquet")]
-    new = str(tmp_path / "t")
-    assert "Say --mode append or --mode overwrite." in complaint(capsys, 1, *write, str(flights), "--by", "date")
-    message = complaint(capsys, 2, *write, new, "--by", "date", "--files", "5", "--rows-per-file", "10")
-    assert "Give one of --files, --rows-per-file and --file-size" in message
-    assert "--file-size is a size above zero" in complaint(capsys, 2, *write, new, "--by", "date", "--file-size", "1XB")
-    assert "of --by, none below 0" in complaint(capsys, 2, *write, new, "--by", "date", "--weights", "1,2")
-    assert "--as-of is a time" in complaint(capsys, 2, "plan", str(flights), "TRUE", "--as-of", "then")
-    assert "zskip write or zskip index" in complaint(capsys, 1, "info", new)
-    assert "zskip write or zskip index" in complaint(capsys, 1, "query", f"SELECT * FROM '{new}'")
-    nowhere = tmp_path / "nowhere" / "x.svg"
-    message = complaint(capsys, 2, "plot", str(flights), "date", "distance", "--output", str(nowhere))
-    assert f'There is no folder "{nowhere.parent}" for x.svg' in message
-    for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
-        assert wrong in complaint(capsys, 1, "advise", str(flights), "--workload", str(workload))
-
-
 def test_a_hive_folder_in_an_error_is_no_option() -> None:
     """What the user calls by= is a folder of theirs."""
-    assert as_typed('"/lake/by=5/x" and by= differ', ["by"]) == '"/lake/by=5/x" and --by differ'
+    assert as_typed('"/lake/by=5/x" and by= differ', {"by": "--by"}) == '"/lake/by=5/x" and --by differ'
 
 
 def test_statements_about_tables(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,61 +237,15 @@ def test_an_index_takes_what_has_changed(fixtures: Path, tmp_path: Path, capsys:
         pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
         if name == "a":
             assert facts(capsys, "index", str(tmp_path))["files"] == 1
-    assert "Add --refresh" in complaint(capsys, 1, "index", str(tmp_path))
-    assert "--deep" in complaint(capsys, 2, "index", str(tmp_path), "--refresh", "--deep")
     assert facts(capsys, "index", str(tmp_path), "--refresh")["files"] == 2
-
-
-def test_bad_input_is_one_and_leaves_nothing(
-    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
-    message = complaint(capsys, 1, "write", source, str(path), "--by", "carier")
-    assert 'Did you mean "carrier"?' in message
-    nested = tmp_path / "nested.parquet"
-    pq.write_table(pa.table({"list": [[1], [2]]}), nested)
-    assert "cannot be ordered" in complaint(capsys, 1, "write", str(nested), str(path), "--by", "list")
-    nowhere = str(tmp_path / "nowhere")
-    assert "nowhere" in complaint(capsys, 1, "write", nowhere, str(path), "--by", "x")
-    assert "nowhere" in complaint(capsys, 1, "plan", nowhere, "x = 1")
-    assert "nowhere" in complaint(capsys, 1, "index", nowhere)
-    corrupt = tmp_path / "corrupt" / "a.parquet"
-    corrupt.parent.mkdir()
-    corrupt.write_bytes(b"PAR1 this is not what it says PAR1")
-    assert "a.parquet" in complaint(capsys, 1, "write", str(corrupt), str(path), "--by", "x")
-    assert "a.parquet" in complaint(capsys, 1, "index", str(corrupt.parent))
-    assert not path.exists()
-    assert not (corrupt.parent / "_zskip").exists()
-
-
-def test_a_table_is_not_overwritten_unasked(fixtures: Path, flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = sorted(flights.rglob("*"))
-    message = complaint(capsys, 1, "write", str(fixtures / "flights.parquet"), str(flights), "--by", "date")
-    assert "overwrite" in message
-    assert sorted(flights.rglob("*")) == before
-
-
-def test_errors_point_into_the_sql(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    message = complaint(capsys, 1, "plan", str(flights), "carier = 'UA'")
-    assert 'Did you mean "carrier"?' in message
-    assert "\n  carier = 'UA'\n  ^^^^^^\n" in message
-    message = complaint(capsys, 1, "plan", str(flights), "carrier = = 'UA'")
-    assert "\n  carrier = = 'UA'\n" in message
-    assert "^" in message
-    assert "nope" in complaint(capsys, 1, "query", f"SELECT nope FROM '{flights}' WHERE carrier = 'UA'")
-
-
-def test_traceback_on_request(flights: Path) -> None:
-    with pytest.raises(zskip.ZskipError):
-        main(["plan", str(flights), "carier = 'UA'", "--traceback"])
 
 
 def test_no_permission(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o500)
     if os.access(tmp_path, os.W_OK):
         pytest.skip("this user may write everywhere")
-    source = str(fixtures / "flights.parquet")
-    assert "denied" in complaint(capsys, 1, "write", source, str(tmp_path / "t"), "--by", "date")
+    assert main(["write", str(fixtures / "flights.parquet"), str(tmp_path / "t"), "--by", "date"]) == 1
+    assert "denied" in capsys.readouterr().err
 
 
 def test_interrupt_leaves_no_table(tmp_path: Path) -> None:
@@ -396,8 +288,6 @@ def test_plot_draws_boxes_and_depths(flights: Path, tmp_path: Path, capsys: pyte
     assert "of 20 read" in boxes.read_text(encoding="utf-8")
     assert main(["plot", str(flights), "--depth", "--output", str(depth)]) == 0
     assert "units that a look-up reads" in depth.read_text(encoding="utf-8")
-    assert main(["plot", str(flights), "date", "--output", str(boxes)]) == 2
-    assert main(["plot", str(flights), "--depth", "--where", "distance = 1089"]) == 2
 
 
 def test_bench_compares_layouts_by_the_queries(

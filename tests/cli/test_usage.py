@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -30,48 +29,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lake") / "t"
     zskip.write(pa.table({"a": np.arange(400), "b": np.arange(400) % 7}), path, by=["a"], files=4)
     return path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["advice"], 'Did you mean "advise"?'),
-        (["inform", "t"], 'Did you mean "info"?'),
-        (["plan", "t", "a = 1", "--explian"], 'zskip plan: error: there is no option "--explian". Did you mean "--ex'),
-        (["write", "a", "b", "--layuot=tree"], 'there is no option "--layuot". Did you mean "--layout"?'),
-        (["write", "a", "b", "--mode", "apend"], 'Did you mean "append"?'),
-        (["plan", "t", "a", "=", "1"], '"=" is one argument too many. Quote a predicate that has spaces.'),
-        (["plan", "t", "a", "--", "--b"], '"--b" is one argument too many.'),
-        (["plan", "t", "a = 1", "--xyzzy"], 'there is no option "--xyzzy".\n'),
-        (["completion", "bsh"], 'Did you mean "bash"?'),
-        (["plan", "t", "--explian"], 'there is no option "--explian". Did you mean "--explain"?'),
-        (["advise", "--worklod=q.sql"], 'there is no option "--worklod". Did you mean "--workload"?'),
-        (["plan", "t", "--exp"], "the following arguments are required: predicate"),
-    ],
-)
-def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == 2
-    assert hint in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("SELEC count(*) FROM 't'", 'and as SQL it does not parse: Parser Error: syntax error at or near "SELEC"'),
-        ("my lake", 'There is no zskip table at "my lake"'),
-        ("DELETE FROM 'lake/t'", "zskip query runs queries, and this is none"),
-        ("DROP TABLE x", "zskip delete change a table"),
-        ("lake", "There is no zskip table at"),
-    ],
-)
-def test_what_is_no_query_is_told_from_a_path(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["query", text]) == 1
-    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_queries_begin_as_sql_allows(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,42 +60,11 @@ def test_options_may_stand_between_arguments(arguments: str, parsed: dict[str, o
     assert {name: getattr(given, name) for name in parsed} == parsed
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["plan", "{none}", "a = 1"],
-        ["plan", "{t}", "nope = 1"],
-        ["plan", "{t}", "a = 1", "--file", "nope.parquet"],
-        ["query", "{t}", "--columns", "nope"],
-        ["advise", "{none}", "--workload", "{queries}"],
-        ["advise", "{t}", "--workload", "{none}"],
-        ["advise", "{t}", "--from-duckdb-log", "{none}"],
-        ["advise", "{t}", "--from-spark-eventlog", "{none}"],
-        ["bench", "{t}", "--queries", "{none}"],
-        ["explore", "{t}", "--workload", "{none}"],
-        ["restore", "{t}", "99"],
-    ],
-)
-def test_what_is_not_there_is_one(
-    arguments: list[str], table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queries = tmp_path / "queries.sql"
-    queries.write_text("a = 1")
-    assert main([each.format(t=table, none=tmp_path / "none", queries=queries) for each in arguments]) == 1
-    assert re.search("There is no|has no|cannot be read", capsys.readouterr().err)
-
-
 def test_a_workload_is_read_before_the_table(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zskip.Table, "_sample", lambda *_: pytest.fail("read the table"))
     for advise in (zskip.open(table).advise, lambda queries: zskip.advise(table, queries)):
         with pytest.raises(UnreadableFile, match=r'"none\.sql" cannot be read'):
             advise("none.sql")
-
-
-def test_a_value_of_an_option_gets_the_nearest(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write = ["write", str(table), str(table.parent / "new"), "--by", "a"]
-    assert main([*write, "--layout", "tre"]) == 2
-    assert 'Did you mean "tree"?' in capsys.readouterr().err
 
 
 # How each shell is asked what it would complete.
@@ -204,21 +130,6 @@ def test_verify_that_finds_a_defect_is_one(table: Path, tmp_path: Path, capsys: 
     next(copy.glob("*.parquet")).unlink()
     assert main(["verify", str(copy), "--predicates", "0"]) == 1
     assert "MISSING" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("restore t x", '"x" is not a whole number.'),
-        ("query t --limit 2.5", '"2.5" is not a whole number.'),
-        ("tend t --max-seconds soon", '"soon" is not a number.'),
-        ("verify t --predicates -3", "--predicates is a whole number of at least 0, not -3."),
-    ],
-)
-def test_a_number_that_is_none_is_named(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with contextlib.suppress(SystemExit):
-        assert main(arguments.split()) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_an_interrupt_is_130(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,42 +255,6 @@ def test_times_that_python_lacks_are_the_text_of_duckdb(capsys: pytest.CaptureFi
     statement = "SELECT " + ", ".join(f"{sql} AS c{number}" for number, sql in enumerate(values))
     assert main(["query", statement, "--json", "--timezone", "Etc/GMT-1"]) == 0
     assert list(json.loads(capsys.readouterr().out).values()) == list(values.values())
-
-
-def test_a_column_with_a_dot_in_its_name_is_to_be_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    zskip.write(pa.table({"id.orig_h": ["a", "b"]}), tmp_path / "t", by=['"id.orig_h"'])
-    assert main(["plan", str(tmp_path / "t"), "id.orig_h = 'a'"]) == 1
-    assert "put it in quotes" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["SELECT * FROM lake2"], "zskip table at the path lake2: FROM 'lake2' reads it"),
-        (["SELECT nope FROM 'lake2'"], "\n  SELECT nope FROM 'lake2'\n         ^^^^\n"),
-        (
-            ["SELECT n FROM 'lake2' WHERE n > 'abc'"],
-            "\n  SELECT n FROM 'lake2' WHERE n > 'abc'\n" + " " * 34 + "^^^^^\n",
-        ),
-        (["lake2", "n > 'abc'"], "\n  n > 'abc'\n      ^^^^^\n"),
-        (["lake2", "order date = 3"], 'Quote the column\'s name: "order date".'),
-        (["lake2", "SELECT n FROM 'lake2'"], "or in a shell by zskip query"),
-    ],
-)
-def test_an_error_shows_what_was_typed(
-    arguments: list[str],
-    complaint: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    zskip.write(pa.table({"n": [1, 2], "order date": [3, 4]}), tmp_path / "lake2", by="n")
-    monkeypatch.chdir(tmp_path)
-    assert main(["query", *arguments]) == 1
-    said = capsys.readouterr().err
-    assert complaint in said
-    assert "LINE" not in said
-    assert said.count("^\n") <= 1
 
 
 def test_no_fact_is_left_empty(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zskip.cli.arguments import (
+from zskip.cli.command_options import (
+    PREDICATE,
+    VERSION,
     Commands,
     add_command,
-    add_json,
-    add_predicate_options,
-    add_storage,
-    add_version,
+    given_options,
     opened,
-    pairs,
     predicate_options,
     statements,
 )
@@ -26,38 +23,25 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Commands) -> None:
-    command = add_command(
+    add_command(
         commands,
         "verify",
         verify,
         "read the files that plans skip, and report every row that matches",
+        f"path predicate... --queries --predicates --sample --all --engine --seed {PREDICATE} {VERSION}",
         "zskip verify lake/conn --predicates 200\nzskip verify lake/conn \"src_ip = '10.47.1.100'\" --all",
+        predicate="predicates to check; random ones from the data if none is given",
+        queries="a file of predicates to check",
     )
-    command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("predicate", nargs="*", help="predicates to check; random ones from the data if none is given")
-    command.add_argument("--queries", type=Path, metavar="FILE", help="a file of predicates to check")
-    command.add_argument("--predicates", type=int, default=20, metavar="N", help="how many random predicates (20)")
-    command.add_argument("--sample", type=int, default=20, metavar="N", help="skipped files read per predicate (20)")
-    command.add_argument("--all", action="store_true", help="read every skipped file")
-    command.add_argument(
-        "--engine", action="append", choices=("duckdb", "arrow", "spark"), help="may be repeated (all)"
-    )
-    command.add_argument("--seed", type=int, default=0, help="the same seed checks the same predicates (0)")
-    add_predicate_options(command)
-    add_version(command)
-    add_storage(command)
-    add_json(command)
-
-    command = add_command(
+    add_command(
         commands,
         "doctor",
         doctor,
         "show which bounds the files of a folder have, which are missing, and what to do",
+        "path",
         "zskip doctor lake/raw",
+        path="a folder or URL that holds Parquet",
     )
-    command.add_argument("path", help="a folder or URL that holds Parquet")
-    add_storage(command)
-    add_json(command)
 
 
 def verify(given: argparse.Namespace) -> int:
@@ -70,7 +54,7 @@ def verify(given: argparse.Namespace) -> int:
             predicates or None,
             random=given.predicates,
             sample=None if given.all else given.sample,
-            engines=given.engine,
+            engines=given.engines,
             seed=given.seed,
             progress=progress,
             **predicate_options(given),
@@ -86,7 +70,7 @@ def doctor(given: argparse.Namespace) -> None:
     from zskip.inspect import audit
 
     with working(f"reading the footers of {given.path}"):
-        report = audit.doctor(given.path, storage_options=pairs(given.storage_option))
+        report = audit.doctor(given.path, **given_options(given, "storage_options"))
     if given.json:
         print_json(report)
     else:

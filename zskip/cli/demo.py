@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from zskip.cli.arguments import Commands, add_command, add_json
+from zskip.cli.command_options import Commands, add_command
 from zskip.cli.sample_data import Sample, demo_data
 from zskip.cli.terminal import grid, out, print_json, working
 from zskip.core.byte_sizes import size_text
@@ -44,14 +44,15 @@ LOOKUPS = (
 
 
 def add_commands(commands: Commands) -> None:
-    command = add_command(commands, "demo", run, "lay out real network logs and look things up in them")
-    command.add_argument("--files", type=int, default=100, metavar="N", help="how many files to make (100)")
-    command.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
-    command.add_argument("--keep", type=Path, metavar="FOLDER", help="write the table there and leave it")
-    command.add_argument(
-        "--samples", type=Path, metavar="FOLDER", help="only copy the sample data there: zeek.parquet, flights.parquet"
+    add_command(
+        commands,
+        "demo",
+        run,
+        "lay out real network logs and look things up in them",
+        "--files --layout --keep --samples",
+        common="--json --traceback",
+        files={"default": 100, "help": "how many files to make (100)"},
     )
-    add_json(command)
 
 
 def look_up(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
-from zskip.cli.arguments import add_command
+from zskip.cli.command_options import add_command
 from zskip.cli.parser import SHELLS, Parser, completion
 from zskip.cli.terminal import as_typed, complain, discard, is_unicode
 from zskip.errors import InvalidOption, SqlError, ZskipError
@@ -38,18 +38,17 @@ def parser() -> Parser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for family in FAMILIES:
         family.add_commands(commands)
-    command = add_command(
+    add_command(
         commands,
         "completion",
         print_completion,
         "print the script that completes zskip's commands and options in a shell",
+        "shell",
         'eval "$(zskip completion bash)"    # in ~/.bashrc; zsh: in ~/.zshrc, after compinit\n'
         "zskip completion fish > ~/.config/fish/completions/zskip.fish",
+        common="--traceback",
+        shell={"choices": SHELLS},
     )
-    command.add_argument("shell", choices=SHELLS)
-    for command in commands.choices.values():
-        command.add_argument("--traceback", action="store_true", help="show where in the code an error came from")
-        command.set_defaults(own_parser=command)
     return top
 
 
@@ -99,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidOption as error:
         if given.traceback:
             raise
-        complain(as_typed(str(error), vars(given)))
+        complain(as_typed(str(error), given.own_parser.flags()))
         return 2
     except SqlError as error:
         if given.traceback:
@@ -109,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ZskipError as error:
         if given.traceback:
             raise
-        complain(as_typed(str(error), vars(given)))
+        complain(as_typed(str(error), given.own_parser.flags()))
         return 1
     except OSError as error:
         if given.traceback:

@@ -58,6 +58,10 @@ class Parser(argparse.ArgumentParser):
             what = "a whole number" if action.type is int else "a number"
             raise argparse.ArgumentError(action, f'"{text}" is not {what}.') from None
 
+    def flags(self) -> dict[str, str]:
+        """The options, by the names that the library gives them: ``{"sketches": "--sketch", …}``."""
+        return {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
+
     def _options_from(self, start: str) -> list[str]:
         return [option for option in self._option_string_actions if option.startswith(start)]
 

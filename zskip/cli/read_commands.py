@@ -15,18 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from zskip.cli.arguments import (
+from zskip.cli.command_options import (
+    PREDICATE,
+    VERSION,
     Commands,
     add_command,
-    add_json,
-    add_predicate_options,
-    add_storage,
-    add_version,
+    given_options,
     opened,
-    pairs,
     predicate_options,
-    summary,
-    top_level_names,
 )
 from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
 from zskip.core.byte_sizes import size_text
@@ -38,56 +34,43 @@ ASCII_BOX = str.maketrans("─│┌┐└┘├┤┬┴┼·…", "-|+++++++++
 
 
 def add_commands(commands: Commands) -> None:
-    command = add_command(
+    add_command(
         commands,
         "plan",
         plan,
         "show which files a predicate needs, and why",
+        f"path predicate --explain --file --paths {PREDICATE} {VERSION}",
         "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --explain\n"
         "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --paths | xargs ls -l",
     )
-    command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("predicate", help="what stands after WHERE")
-    command.add_argument("--explain", action="store_true", help="show what each condition skips, and what it cannot")
-    command.add_argument("--file", metavar="FILE", help="explain the verdict on one file")
-    command.add_argument("--paths", action="store_true", help="print only the remaining files, one per line")
-    add_predicate_options(command)
-    add_version(command)
-    add_storage(command)
-    add_json(command)
-
-    command = add_command(
+    add_command(
         commands,
         "query",
         query,
         "answer a query, reading only the files that it needs",
+        f"path [predicate] --columns --limit --explain {PREDICATE} {VERSION} --csv|--json",
         "zskip query lake/conn \"src_ip = '10.47.1.100'\" --columns ts,dst_ip\n"
         "zskip query \"SELECT dst_ip, count(*) FROM 'lake/conn' WHERE src_ip = '10.47.1.100' GROUP BY 1\"",
+        common="--storage-option --traceback",
+        path={"metavar": "PATH_OR_SQL", "help": "a table, or a whole SELECT over tables"},
+        predicate="what stands after WHERE, if a table is given",
+        explain="show what is skipped, and why, instead of the rows",
     )
-    command.add_argument("path", metavar="PATH_OR_SQL", help="a table, or a whole SELECT over tables")
-    command.add_argument("predicate", nargs="?", help="what stands after WHERE, if a table is given")
-    command.add_argument("--columns", type=top_level_names, metavar="A,B", help="the columns to print")
-    command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
-    command.add_argument("--explain", action="store_true", help="show what is skipped, and why, instead of the rows")
-    add_predicate_options(command)
-    add_version(command)
-    add_storage(command)
-    form = command.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="print the rows as CSV")
-    add_json(form)
-
-    command = add_command(commands, "info", info, "show what a table holds, and how well its layout works")
-    command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("--clustering", action="store_true", help="how many files overlap, column by column")
-    add_version(command)
-    add_storage(command)
-    add_json(command)
-
-    command = add_command(commands, "history", history, "list the versions of a table")
-    command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("--limit", type=int, metavar="N", help="the newest N versions (default: all)")
-    add_storage(command)
-    add_json(command)
+    add_command(
+        commands,
+        "info",
+        info,
+        "show what a table holds, and how well its layout works",
+        f"path --clustering {VERSION}",
+    )
+    add_command(
+        commands,
+        "history",
+        history,
+        "list the versions of a table",
+        "path --limit",
+        limit="the newest N versions (default: all)",
+    )
 
 
 def plan(given: argparse.Namespace) -> None:
@@ -176,9 +159,8 @@ def explained(given: argparse.Namespace, connection: Any) -> Any:
         return planned.as_dict() if given.json else planned.explain()
     from zskip.statements.duckdb import explain, explain_facts
 
-    params, options = predicate_options(given).get("params"), pairs(given.storage_option)
     explaining = explain_facts if given.json else explain
-    return explaining(given.path, connection, params=params, storage_options=options)
+    return explaining(given.path, connection, **given_options(given, "params", "storage_options"))
 
 
 def answer(given: argparse.Namespace, connection: Any) -> Any:
@@ -189,12 +171,7 @@ def answer(given: argparse.Namespace, connection: Any) -> Any:
         for option in ("predicate", "columns", "version", "as_of"):
             if getattr(given, option) is not None:
                 raise InvalidOption(f"{option.replace('_', '-')} goes with a table's path: a statement says it itself.")
-        return sql(
-            given.path,
-            connection,
-            params=predicate_options(given).get("params"),
-            storage_options=pairs(given.storage_option),
-        )
+        return sql(given.path, connection, **given_options(given, "params", "storage_options"))
     planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
     return planned.to_duckdb(connection, columns=given.columns)
 
@@ -275,6 +252,70 @@ def print_csv(rows: Any) -> None:
 
     sys.stdout.flush()
     csv.write_csv(rows, sys.stdout.buffer)
+
+
+def summary(table: Any) -> dict[str, Any]:
+    """Facts about a table."""
+    snapshot = table.snapshot
+    layout = snapshot.layout
+    return {
+        "uri": table.uri,
+        "version": table.version,
+        "files": snapshot.totals.files,
+        "row_groups": snapshot.totals.row_groups,
+        "rows": snapshot.totals.rows,
+        "bytes": snapshot.totals.bytes,
+        "layout": layout.name if layout else None,
+        "by": list(layout.columns) if layout else [],
+        "partition_by": list(snapshot.partition_by),
+        "managed": snapshot.managed,
+        **dropped(table),
+        **dimensions(table),
+        "sketches": [
+            {
+                "column": sketch.name.column,
+                "kind": sketch.name.kind,
+                "bytes": sketch.bytes,
+                "segments": len(sketch.segments),
+                "entries": sum(segment.entries for segment in sketch.segments),
+            }
+            for sketch in snapshot.sketches
+        ],
+        "columns": {field.name: str(field.type) for field in table.schema},
+    }
+
+
+def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
+    """The dimensions whose attributes the index has, if there are any."""
+    if not table.snapshot.dimensions:
+        return {}
+    from zskip.tablelog import Index
+    from zskip.writer.refresh_joins import stale_files
+    from zskip.writer.star import newest_version
+
+    index, found = Index(table.storage, table.snapshot), []
+    for each in table.snapshot.dimensions:
+        version = newest_version(each)
+        found.append(
+            {
+                "name": each.name,
+                "table": each.uri or None,
+                "keys": dict(each.keys),
+                "attributes": each.attributes.names,
+                "stale_files": None if version is None else len(stale_files(index, {each: version})),
+            }
+        )
+    return {"dimensions": found}
+
+
+def dropped(table: Any) -> dict[str, str]:
+    """A fact about files that other programs put into the table's folder, if there are any."""
+    from zskip import tablelog
+
+    if table.snapshot.details.get("source") in tablelog.SOURCE_FORMATS:
+        return {}
+    found = len(tablelog.dropped_files(table.storage, table.snapshot))
+    return {"not_in_the_table": tablelog.dropped_text(found)} if found else {}
 
 
 def info(given: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -62,19 +62,19 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def as_typed(message: str, options: Iterable[str]) -> str:
+def as_typed(message: str, flags: Mapping[str, str]) -> str:
     """A message of the library with its options, ``name=``, replaced by those of the command line.
 
-    >>> as_typed('Say mode="append", or give row_group_rows=.', ["mode", "row_group_rows"])
-    'Say --mode append, or give --row-group-rows.'
+    >>> as_typed('Say mode="append", or give sketches=.', {"mode": "--mode", "sketches": "--sketch"})
+    'Say --mode append, or give --sketch.'
     """
 
     def option(found: re.Match[str]) -> str:
         value = "" if found[2] in (None, "True") else found[2].strip('"')
-        return f"--{found[1].replace('_', '-')}{' ' if value else ''}{value}"
+        return f"{flags[found[1]]}{' ' if value else ''}{value}"
 
     # Text after a slash, a quote or a bracket comes from the user.
-    keyword = rf"(?<![\w./\"'(\[])({'|'.join(options)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
+    keyword = rf"(?<![\w./\"'(\[])({'|'.join(flags)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
     return re.sub(r"\bzskip\.(?=(?:write|index)\b(?!\())", "zskip ", re.sub(keyword, option, message))
 
 
