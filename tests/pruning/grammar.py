@@ -236,7 +236,7 @@ class Grammar:
                 lambda: f"extract({self.one(PARTS)} FROM {day()})",
                 lambda: f"date_part('{self.one(PARTS)}', {day()})",
                 lambda: f"epoch({day()})",
-                lambda: f"epoch_ms({self.timestamp(depth - 1)})",
+                lambda: f"epoch_ms(CAST({self.timestamp(depth - 1)} AS TIMESTAMP))",  # DuckDB 2.0.1 has none for others
                 lambda: f"{self.one(['bit_count', 'log', 'cbrt', 'even', 'sin', 'hash', 'degrees', 'isnan'])}({x()})",
                 lambda: f"({x()} {self.one(['&', '|', '<<'])} {self.one(['1', '3', '7'])})",
                 lambda: f"{self.one(COMPUTED['numbers'])}({x()})",

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.pruning.cases import Case
+from zskip.core import types as t
 from zskip.pruning import Outcomes
 from zskip.stats import Statistics
 
@@ -27,6 +28,12 @@ def _database() -> duckdb.DuckDBPyConnection:
     return con
 
 
+def _as_read(type: pa.DataType) -> pa.DataType:
+    """The type with seconds and milliseconds as microseconds, as DuckDB reads them from Parquet."""
+    is_coarse = lambda leaf: t.is_timestamp(leaf) and leaf.unit in ("s", "ms")  # noqa: E731
+    return t.with_leaves(type, lambda leaf: pa.timestamp("us", leaf.tz) if is_coarse(leaf) else leaf)
+
+
 class DuckDBOracle:
     """DuckDB over one table at a time."""
 
@@ -37,7 +44,9 @@ class DuckDBOracle:
     def read(self, rows: pa.Table) -> None:
         """Take these rows as the table that predicates are asked of."""
         self.con.execute("DROP TABLE IF EXISTS units")
-        self.con.register("arrow_rows", rows)
+        self.con.register(
+            "arrow_rows", rows.cast(pa.schema([each.with_type(_as_read(each.type)) for each in rows.schema]))
+        )
         self.con.execute("CREATE TEMP TABLE units AS SELECT * FROM arrow_rows")
 
     def yields(self, predicates: Sequence[str], batch: int = 16) -> list[np.ndarray | None]:

@@ -23,7 +23,6 @@ from zskip.language.functions.duckdb_evaluated import COMPUTED
 from zskip.language.tree import Computable, Opaque, Reference, walk
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator
-from zskip.pruning.evaluation_cost import Cost, TooCostly, cost, program_steps
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))
@@ -164,7 +163,7 @@ def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytes
         ("s = 'A'", False),  # ranges say everything
         ("upper(s) = st.a", True),
         ("upper(st.a) = 'A'", True),
-        ("hex(b) = '00'", False),  # a UUID, perhaps
+        ("md5(b) = '00'", False),  # a UUID, perhaps
         ("upper(s) = '" + "A" * 5000 + "'", False),
     ],
 )
@@ -222,13 +221,14 @@ def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
 COSTLY = [
     "regexp_matches('" + "a" * 1900 + "' || s, '(.*a){0,900}b')",
     "regexp_matches(s, '(.*a){0,99}(b{0,99}){0,99}')",
+    "regexp_matches(s, '((a{3}){4}){5,}b{200}c{200}')",
     "regexp_matches(s, '" + "\\pL" * 100 + "')",
     "regexp_matches(s, s || '{0,900}')",  # a pattern that is no constant
-    "regexp_replace(s || '" + "a" * 1500 + "', 'a.*b|a', '" + "x" * 1500 + "', 'g') = ''",
-    "length(replace('" + "a" * 1900 + "' || s, 'a', '" + "a" * 1900 + "')) > 5",
+    "regexp_replace(s, 'a.*b|a', 'x', 'g') = ''",  # may multiply the length of a text
     "length(replace(s || s || s, 'a', s || s || s)) > 5",
-    "nfc_normalize(s || '" + "a" * 3000 + "') = ''",
-    "bin(bin(bin(bin(bin(bin(bin(s))))))) = ''",
+    "nfc_normalize(s) = ''",
+    "bin(s) = ''",
+    "s::BLOB::VARCHAR = ''",
 ]
 
 
@@ -247,28 +247,16 @@ def test_what_could_take_long_is_not_begun(sql: str) -> None:
     [
         "regexp_matches(s, '^[0-9]{1,3}(\\.[0-9]{1,3}){3}$')",
         "regexp_extract(s, '(\\d+)-(\\w+)', 1) = 'x'",
-        "regexp_replace(s, '[^a-z]+', '', 'g') = 'x'",
-        "upper(trim(replace(s, '-', ''))) LIKE '%X%'",
+        "upper(trim(split_part(s, '-', 1))) LIKE '%X%'",
         "md5(lower(s)) = ''",
         "strptime(s, '%Y-%m-%d') > TIMESTAMP '2020-01-01'",
     ],
 )
-def test_what_is_usual_is_tried_in_large_batches(sql: str) -> None:
-    evaluator = Evaluator("UTC")
-    expression = evaluator._allowed_expression(sql, [("s",)])
+def test_what_is_usual_is_tried_in_batches(sql: str) -> None:
+    expression = Evaluator("UTC")._allowed_expression(sql, [("s",)])
     assert expression is not None
-    assert cost(expression, {("s",): 60}).batch >= 20
-
-
-def test_the_steps_of_a_regular_expression_are_bounded() -> None:
-    assert program_steps("a{3}{4}{5,}") >= 60
-    assert program_steps("a{3}b{3}") < 12 <= program_steps("(a{3}b{3}){3}")
-    assert program_steps(r"\pL") > 1000
-    assert program_steps(r"[\pL{9}(]") > 1000
-    assert program_steps(r"\({9}") < 200
-    for pattern in ("(" * 5 + "a" + "{0,1000})" * 5, "(a", "a)", r"\Q(\E{9})"):
-        with pytest.raises(TooCostly):
-            program_steps(pattern)
+    parts = list(duckdb_evaluation._expressions(expression))
+    assert duckdb_evaluation._rows_at_once(parts, len(sql), 60) >= 1
 
 
 def test_a_budget_that_is_spent_keeps() -> None:
@@ -280,7 +268,7 @@ def test_a_budget_that_is_spent_keeps() -> None:
 
 def test_what_a_budget_does_not_reach_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first batch is tried, and the next ones are not; the answer is not remembered as a whole one."""
-    monkeypatch.setattr(Cost, "batch", 100)
+    monkeypatch.setattr(duckdb_evaluation, "_rows_at_once", lambda *_: 100)
     budget = Budget(60)
     right = Evaluator._answer_batch
 
@@ -366,11 +354,11 @@ def pairs(null: bool = False) -> Statistics:
     ("sql", "may", "every"),
     [
         ("a || '-' || b = 'x-y'", [True, False, True], [True, False, False]),
-        ("length(a) > x", [False, False, True], [False, False, False]),
+        ("length(a) > x", [False, True, True], [False, False, False]),
         ("a || x::VARCHAR IN ('x4', 'x9')", [False, True, True], [False, False, False]),
         ("length(a || b) = x - 1", [True, True, True], [True, False, False]),
         ("CASE WHEN upper(a) = 'X' THEN x ELSE 0 END > 2", [True, True, False], [True, False, False]),
-        ("CASE WHEN upper(a) = 'Y' THEN x ELSE 0 END >= 1", [False, False, True], [False, False, False]),
+        ("CASE WHEN upper(a) = 'Y' THEN x ELSE 0 END >= 1", [False, True, True], [False, False, False]),
         ("coalesce(nullif(upper(a), 'X'), b) = 'y'", [True, False, True], [True, False, False]),
         ("gcd(x, length(b)) + bit_count(x) = 3", [True, True, False], [True, False, False]),
         ("a || (1 / f)::VARCHAR = 'x-inf'", [True, False, True], [False, False, False]),  # f is 0.0, or -0.0
@@ -393,27 +381,6 @@ def test_names_that_differ_in_case_alone_are_not_computed() -> None:
     bound = bind('upper(a) = upper("A")', schema, case_sensitive=True)
     assert bound.columns == {"a", "A"}
     assert not any(isinstance(node, Computable) for node in walk(bound.tree))
-
-
-def test_too_many_combinations_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    right = duckdb_evaluation._outcome_codes
-
-    def counted(question: Computable, values: list[pa.Array], budget: Budget) -> np.ndarray | None:
-        asked.append(len(values[0]))
-        return right(question, values, budget)
-
-    monkeypatch.setattr(duckdb_evaluation, "_outcome_codes", counted)
-    no, yes = pa.array([False] * 3), pa.array([True] * 3)
-    widths = {"i": [30, 33, 40], "j": [30, 31, 10_000]}
-    columns = {
-        name: Ranges(pa.array([0] * 3, pa.int32()), pa.array(width, pa.int32()), yes, no, no)
-        for name, width in widths.items()
-    }
-    bound = bind("gcd(i, j) = 1000", Schema(pa.schema({"i": pa.int32(), "j": pa.int32()})))
-    found = pruning.outcomes(bound, Statistics(pa.array([9] * 3), columns))
-    assert found.may_match.tolist() == [False, True, True]  # 31 * 31 combinations; 34 * 32 are too many
-    assert asked == [31 * 31]
 
 
 def test_duckdb_is_not_asked_what_spark_gives() -> None:

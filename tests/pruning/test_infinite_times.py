@@ -34,6 +34,8 @@ def test_a_part_of_infinity_is_null(kind: str, value: str, tmp_path: Path) -> No
     )
     table = zskip.index(tmp_path)
     for condition in CONDITIONS:
+        if kind == "TIMESTAMP_NS" and "epoch_ms" in condition:
+            continue  # DuckDB 2.0.1 raises for it
         ((wanted,),) = con.sql(f"SELECT count(*) FROM (SELECT x FROM '{file}') WHERE {condition}").fetchall()
         assert table.plan(condition).count() == wanted, condition
         assert table.plan(f"({condition}) OR x IS NULL").count() == wanted, condition

@@ -1,4 +1,4 @@
-"""Predicates that are bound again, and many that are bound at once: always what binding each alone would give."""
+"""Predicates that are bound again: always what binding each anew would give."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ import pyarrow as pa
 import pytest
 
 from zskip import language as expr
-from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.errors import SqlError
 from zskip.language.tree import Call, Literal, Reference, walk
-from zskip.pruning import merge_conditions
-from zskip.stats import Ranges, Statistics
 
 FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32(), "z": pa.timestamp("us", "UTC")}
 SCHEMA = Schema(pa.schema(FIELDS))
@@ -32,9 +29,6 @@ SCHEMA = Schema(pa.schema(FIELDS))
 
 def described(found: expr.Predicate) -> list[str]:
     return [found.text, found.sql(), *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
-
-
-# ── bound again ──
 
 
 def test_the_same_text_is_bound_once() -> None:
@@ -123,40 +117,3 @@ def test_a_term_is_hashed_anew_in_another_process() -> None:
     term = Call("add", (Reference("x", pa.int32()), Literal(pa.scalar(1))), pa.int64())
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     subprocess.run([sys.executable, "-c", sent], input=pickle.dumps(term), check=True, env=environment)
-
-
-# ── bound at once ──
-
-
-def statistics() -> Statistics:
-    draw = random.Random(3)
-    ints = [sorted(draw.choices(range(-5, 30), k=2)) for _ in range(60)]
-    floats = [sorted(draw.choices([-np.inf, -2.5, 0.0, 1.5, 7.0, np.inf], k=2)) for _ in range(60)]
-    words = [sorted(draw.choices(["", "a", "ab", "b", "z"], k=2)) for _ in range(60)]
-    columns = {}
-    for name, bounds, type in (("x", ints, pa.int32()), ("f", floats, pa.float64()), ("s", words, pa.string())):
-        lower, upper = (pa.array([pair[end] for pair in bounds], type) for end in (0, 1))
-        flags = (pa.array([draw.random() < share for _ in bounds]) for share in (0.9, 0.4, 0.3 if name == "f" else 0))
-        columns[name] = Ranges(lower, upper, *flags)
-    return Statistics(pa.array([9] * 60), columns)
-
-
-@pytest.mark.parametrize("word", ["AND", "OR"])
-def test_comparisons_that_are_bound_at_once_are_bound_as_alone(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, units = random.Random(word), statistics()
-    constants = {"x": range(-5, 30), "f": ["-2.5", "0", "1.5", "'nan'::DOUBLE"], "s": ["''", "'a'", "'ab'", "'zz'"]}
-    for _ in range(150):
-        parts = []
-        for _ in range(draw.randint(4, 14)):
-            name = draw.choice("xfs")
-            one, two = (draw.choice(list(constants[name])) for _ in range(2))
-            op = draw.choice(["=", "<>", "<", "<=", ">", ">="])
-            listed = f"{name} {draw.choice(['IN', 'NOT IN'])} ({one}, {draw.choice([str(two), 'NULL'])})"
-            parts.append(draw.choice([f"{name} {op} {one}", f"{one} {op} {name}", f"NOT ({name} {op} {one})", listed]))
-        sql = f" {word} ".join(parts)
-        together = pruning.outcomes(bind(sql, SCHEMA), units)
-        with monkeypatch.context() as patch:
-            patch.setattr(merge_conditions, "_FEWEST", 10**9)
-            apart = pruning.outcomes(bind(sql + " ", Schema(SCHEMA.arrow)), units)
-        for bit in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
-            assert np.array_equal(getattr(together, bit), getattr(apart, bit)), (sql, bit)

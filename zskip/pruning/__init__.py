@@ -1,11 +1,10 @@
 """Pruning: the outcomes that a predicate can have in each unit, evaluated for all units at once.
 
 ``evaluate``: compiles a bound tree to a proof, and evaluates it · ``outcomes``: sets of TRUE, FALSE and NULL ·
-``term_spans``: the ranges of columns and of functions of them · ``merge_conditions``: combines conditions on one term ·
-``constant_comparison``: a term against constants, by ``rank_search`` · ``column_comparison``: against another term ·
-``row_values``: rows of constants · ``evidence``: what is known beyond ranges · ``candidates``: the units that evidence
-alone leaves · ``enumeration``: evaluation of each value of a small range, within a ``budget`` · ``duckdb_evaluation``:
-expressions without a rule, for single values, at a cost that ``evaluation_cost`` bounds · ``residuals``: the conjuncts
+``term_spans``: the ranges of columns and of functions of them · ``constant_comparison``: a term against constants ·
+``column_comparison``: against another term · ``evidence``: what is known beyond ranges · ``candidates``: the units that
+evidence alone leaves · ``enumeration``: evaluation of each value of a small range, within a ``budget`` ·
+``duckdb_evaluation``: expressions without a rule, for single values · ``residuals``: the conjuncts
 that are not proved · ``reasons``: what each conjunct removes, and what proves nothing
 """
 

@@ -16,7 +16,6 @@ from zskip.pruning.constant_comparison import Steps
 from zskip.pruning.evaluate import Chosen, Computed, Enumerated, Implied, Joint, Proof, Tested, proof_for
 from zskip.pruning.evidence import Ints, UnitSearch
 from zskip.pruning.outcomes import TRUE
-from zskip.pruning.row_values import Rows
 
 _MAX_VALUES = 1 << 13
 """Constants of one condition that are searched for; with more of them, ranges leave about as few units."""
@@ -44,10 +43,6 @@ def _candidates(proof: Proof, search: UnitSearch) -> Ints | None:
             return search.containing(proof)
         case Steps():
             return _holding(proof.term, _true_values(proof), search)
-        case Rows():
-            # A row of constants needs a constant of each column.
-            columns = zip(proof.terms, proof.before, strict=True)
-            return _all_of([_holding(term, values_of(cuts.cuts, term.type), search) for term, cuts in columns])
         case Joint(True, parts):
             return _all_of([_candidates(part, search) for part in parts])
         case Joint(False, parts):

@@ -22,7 +22,7 @@ from zskip.language.intervals.spans import Bools, Keys, Span, key_family, key_li
 from zskip.language.tree import Scalar
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
-from zskip.pruning.rank_search import RankIndex
+from zskip.stats.keys import Boundaries
 
 Masks = np.ndarray
 
@@ -50,6 +50,43 @@ _MOST_CONSTANTS = 1 << 20
 """The most values for which evidence is looked up that a predicate lists, or that are the keys of a join."""
 
 _TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
+
+
+_FEW_CUTS = 8
+"""The number of cuts up to which all bounds are compared with each cut."""
+
+
+class RankIndex:
+    """Distinct ascending cuts, with a search for the number of them that are at most as large as a bound.
+
+    >>> RankIndex(np.array([3, 5, 8])).at_most(np.array([2, 3, 7, 9])).tolist()
+    [0, 1, 2, 3]
+    """
+
+    def __init__(self, cuts: Keys) -> None:
+        self.cuts = cuts
+        self._texts = None if isinstance(cuts, np.ndarray) else Boundaries(cuts)
+
+    def at_most(self, bounds: Keys) -> np.ndarray:
+        """For each bound, the number of cuts <= it. A null bound is above every cut."""
+        if len(self.cuts) <= _FEW_CUTS:
+            return _one_by_one(self.cuts, bounds)
+        if self._texts is None:
+            return np.asarray(np.searchsorted(self.cuts, bounds, side="right"))
+        codes = self._texts.codes(bounds)  # 0 for null, else 1 + the number of cuts
+        return np.where(codes == 0, len(self.cuts), codes - 1)
+
+
+def _one_by_one(cuts: Keys, bounds: Keys) -> np.ndarray:
+    """The ranks, as bytes: a plan of a million files is bound by memory access, and 64 bits take 8 times as much."""
+    found = np.full(len(bounds), len(cuts), np.uint8)
+    for cut in cuts:
+        if isinstance(cuts, np.ndarray):
+            below = bounds < cut
+        else:
+            below = np.asarray(pc.fill_null(pc.less(bounds, cut), False).to_numpy(zero_copy_only=False), bool)
+        found -= below.view(np.uint8)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +146,7 @@ class Steps:
         begins = cuts_at(term.type, lows, False)
         ends = [cuts_at(term.type, highs.filter(pa.array(closed == after)), after) for after in (False, True)]
         cuts = _concatenated([begins, *ends])
-        order = _order(cuts)
+        order = order_of(cuts)
         # A range that ends with the greatest value of its type has no cut after it.
         opened = np.cumsum(np.repeat([1, -1], [len(begins), len(cuts) - len(begins)])[order])
         cells = np.concatenate([[0], opened]) > 0
@@ -144,17 +181,18 @@ class Steps:
         if len(parts) == 1:
             return parts[0]
         cuts = _concatenated([part.cuts for part in parts])
-        order = _order(cuts)
-        changes = np.concatenate([np.diff(_indicators(part.cells), axis=1) for part in parts], axis=1)[:, order]
-        base = sum(_indicators(part.cells[:1])[:, 0] for part in parts)
-        counts = (
-            np.concatenate([np.zeros((5, 1), np.int64), np.cumsum(changes, axis=1)], axis=1) + np.asarray(base)[:, None]
+        order = order_of(cuts)
+        cells = _indicators(np.concatenate([part.cells for part in parts]))
+        first = np.cumsum([0, *(len(part.cells) for part in parts[:-1])])
+        changes = np.delete(np.diff(cells, axis=1), first[1:] - 1, axis=1)[:, order]
+        base = cells[:, first].sum(axis=1, keepdims=True)
+        counts = np.concatenate([base, base + np.cumsum(changes, axis=1)], axis=1)
+        nan, null = (
+            _and_cells(_indicators(np.array(ends, np.uint8)).sum(axis=1), len(parts))
+            for ends in ([part.nan for part in parts], [part.null for part in parts])
         )
-        cells = _and_cells(counts, len(parts))
-        ends = [_indicators(np.array([[part.nan, part.null] for part in parts], np.uint8).T.ravel())]
-        totals = ends[0].reshape(5, 2, len(parts)).sum(axis=2)
-        nan, null = _and_cells(totals, len(parts))
-        return _simplified(Steps(parts[0].term, _take(cuts, order), cells, int(nan), int(null)))
+        found = Steps(parts[0].term, _take(cuts, order), _and_cells(counts, len(parts)), int(nan), int(null))
+        return _simplified(found)
 
     @staticmethod
     def any_of(parts: Sequence[Steps]) -> Steps:
@@ -276,20 +314,28 @@ def _interleaved(before: Keys, after: Keys) -> Keys:
     return pa.concat_arrays([before, after]).take(pa.array(order))
 
 
+_INDICATORS = np.array(
+    [
+        [bool(mask & TRUE), bool(mask & FALSE), bool(mask & NULL), bool(mask & (TRUE | NULL)), bool(mask & FAIL)]
+        for mask in range(16)
+    ],
+    np.int64,
+).T
+"""Of each mask, whether it can be TRUE, FALSE, NULL, anything but FALSE, and whether it can fail."""
+
+
 def _indicators(cells: Masks) -> np.ndarray:
-    """Five rows, with a column per cell: can be TRUE, FALSE, NULL, anything but FALSE, can fail."""
-    true, false, null, fail = ((cells & bit) != 0 for bit in (TRUE, FALSE, NULL, FAIL))
-    return np.stack([true, false, null, true | null, fail]).astype(np.int64)
+    """The five indicators, with a column per cell."""
+    return np.asarray(_INDICATORS[:, cells])
 
 
 def _and_cells(counts: np.ndarray, parts: int) -> Masks:
+    """The outcomes of an AND, from the number of its parts that have each indicator."""
     true, false, null, not_false, fail = counts
-    return (
-        np.where(true == parts, TRUE, 0)
-        | np.where(false > 0, FALSE, 0)
-        | np.where((null > 0) & (not_false == parts), NULL, 0)
-        | np.where(fail > 0, FAIL, 0)
-    ).astype(np.uint8)
+    found = (
+        TRUE * (true == parts) | FALSE * (false > 0) | NULL * ((null > 0) & (not_false == parts)) | FAIL * (fail > 0)
+    )
+    return np.asarray(found, np.uint8)
 
 
 def _concatenated(cuts: Sequence[Keys]) -> Keys:
@@ -298,7 +344,8 @@ def _concatenated(cuts: Sequence[Keys]) -> Keys:
     return pa.concat_arrays(cuts)
 
 
-def _order(cuts: Keys) -> np.ndarray:
+def order_of(cuts: Keys) -> np.ndarray:
+    """The positions of keys in ascending order."""
     if isinstance(cuts, np.ndarray):
         return np.argsort(cuts, kind="stable")
     return np.asarray(pc.sort_indices(cuts).to_numpy(zero_copy_only=False), np.int64)

@@ -8,7 +8,9 @@ database that cannot open files, load extensions or change settings.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,7 @@ from zskip.core.schema import split_path
 from zskip.language.functions import evaluated_by_duckdb
 from zskip.language.functions.duckdb_evaluated import COMPUTED_TYPES
 from zskip.language.tree import Computable
-from zskip.pruning.budget import Budget
-from zskip.pruning.evaluation_cost import TooCostly, children, cost
+from zskip.pruning.budget import SECONDS, Budget
 from zskip.pruning.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -154,21 +155,21 @@ class Evaluator:
         """The outcomes for as many of the first rows as the budget allows; None if the expression is refused."""
         import duckdb
 
-        lengths = {
-            name: int(_lengths(each).max(initial=0)) if t.is_string(each.type) else 64 for name, each in columns.items()
-        }
+        longest = max(
+            (int(_lengths(each).max(initial=0)) for each in columns.values() if t.is_string(each.type)), default=0
+        )
         try:
             expression = self._allowed_expression(sql, columns)
-            if expression is None:
+            batch = 0 if expression is None else _rows_at_once(list(_expressions(expression)), len(sql), longest)
+            if not batch:
                 return None
-            batch = cost(expression, lengths).batch
             answers = [np.empty(0, np.int8)]
             for start in range(0, len(rows), batch):
                 if budget.is_spent:
                     break
                 answers.append(self._answer_batch(sql, rows.slice(start, batch)))
-        except (duckdb.Error, TooCostly, RecursionError):
-            # It is not a predicate over these types, or too costly; the engine that runs an invalid one will raise.
+        except (duckdb.Error, RecursionError):
+            # It is not a predicate over these types; the engine that runs an invalid one will raise.
             return None
         return np.concatenate(answers)
 
@@ -228,10 +229,13 @@ def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
 
 
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions of `evaluated_by_duckdb` that this DuckDB declares deterministic and free of side effects."""
+    """The functions of `evaluated_by_duckdb` that this DuckDB declares deterministic and free of side effects.
+
+    Those of moments depend on the time zone too, which is fixed here; but for now(), some variant of them does not.
+    """
     excluded = con.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() "
-        "WHERE function_type NOT IN ('scalar', 'macro') OR stability <> 'CONSISTENT' OR has_side_effects"
+        "SELECT function_name FROM duckdb_functions() GROUP BY function_name HAVING bool_or(has_side_effects OR "
+        "function_type NOT IN ('scalar', 'macro') OR stability = 'VOLATILE') OR bool_and(stability <> 'CONSISTENT')"
     ).fetchall()
     return frozenset(evaluated_by_duckdb()) - {name for (name,) in excluded}
 
@@ -266,13 +270,72 @@ _OPERATORS = {
 _EMPTY: dict[str, object] = {"where_clause": None, "having": None, "qualify": None, "sample": None, "modifiers": []}
 
 
+_PATTERNS = {
+    "regexp_matches", "regexp_full_match", "regexp_extract", "like_escape", "not_like_escape", "ilike_escape",
+    "not_ilike_escape", "~~", "!~~", "~~*", "!~~*", "~~~",
+}  # fmt: skip
+
+_MOST_BYTES, _MOST_SECONDS = 4 << 20, 0.01
+"""Of the texts, and of the time, for one batch of values: DuckDB cannot be interrupted inside one, and its memory limit
+does not cover its texts."""
+
+
+def _rows_at_once(expressions: Sequence[dict[str, Any]], characters: int, longest: int) -> int:
+    """The number of values that one batch may hold; 0 if a single one may cost too much.
+
+    ``characters``: of the SQL · ``longest``: the most bytes of a string among the values.
+
+    No allowed function multiplies the lengths of its arguments, so each result is at most some times as long as all
+    constants and columns together. The time of a search, or of a pattern, is that length times the pattern's.
+    """
+    names = {str(each.get("function_name")) for each in expressions}
+    weights = [_pattern_weight(each) for each in expressions]
+    columns = sum(each["class"] == "COLUMN_REF" for each in expressions)
+    length = 64 + characters * (16 if "strftime" in names else 1) + 4 * max(longest, 16) * columns
+    a_byte = 1e-9 if _PATTERNS.isdisjoint(names) else 1e-7 * math.prod(weights)
+    seconds = 2e-6 * len(expressions) + length * characters * a_byte
+    memory = length * len(expressions) * (40 if "split_part" in names else 1)
+    if seconds > SECONDS or memory > _MOST_BYTES:
+        return 0
+    return int(min(_MOST_BYTES // memory, max(1, _MOST_SECONDS / seconds), 1 << 14))
+
+
+def _pattern_weight(expression: dict[str, Any]) -> float:
+    """How much larger a compiled regular expression may be than its text: counted repetitions are written out.
+
+    Infinite for a pattern that is not a constant, or has Unicode classes; 1 for anything but a regular expression.
+    """
+    if not str(expression.get("function_name")).startswith("regexp"):
+        return 1
+    pattern = expression["arguments"][1]["expression"] if len(expression["arguments"]) > 1 else {}
+    text = (pattern.get("literal") or {}).get("text")
+    if text is None or "\\p" in text.lower():
+        return math.inf
+    counts = re.findall(r"\{(\d*),?(\d*)\}", text)
+    return math.prod(max(1, *(int(each[:4] or 0) for each in count)) for count in counts)
+
+
 def _expressions(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every expression of DuckDB's syntax tree."""
     stack = [root]
     while stack:
         each = stack.pop()
         yield each
-        stack.extend(children(each))
+        stack.extend(_children(each))
+
+
+def _children(expression: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The expressions directly below a node of DuckDB's syntax tree."""
+    queue: list[Any] = list(expression.values())
+    while queue:
+        each = queue.pop()
+        if isinstance(each, dict):
+            if "class" in each:
+                yield each
+            else:
+                queue.extend(each.values())
+        elif isinstance(each, list):
+            queue.extend(each)
 
 
 def _is_allowed(expression: dict[str, Any], named: Collection[tuple[str, ...]], allowed: frozenset[str]) -> bool:

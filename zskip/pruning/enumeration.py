@@ -1,9 +1,9 @@
 """Enumeration: if a range holds few values, evaluate the predicate on each of them.
 
-Each value, or combination of values of several columns, becomes a unit of its own, so that one evaluation of the proof
-covers them all. The outcomes of a real unit are those of the values in its range, and of NULL. This makes
-``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` exact over dates and small integers, and expressions without a rule,
-such as ``upper(s) = 'DE'``, over units of a single value.
+Each value becomes a unit of its own, so that one evaluation of the proof covers them all. The outcomes of a real unit
+are those of the values in its range, and of NULL. This makes ``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` exact
+over dates and small integers, and expressions without a rule, such as ``upper(s) = 'DE'`` or ``length(a || b) = 3``,
+over units of a single value of each column.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Ranges, Statistics
 
 WIDEST = 1024
-"""The most values in a unit's range, or combinations of values in its ranges."""
+"""The most values in a unit's range."""
 
 MOST = 1 << 17
-"""The most values of all units together; for units of a single value, distinct values."""
+"""The most values in the ranges of all units together."""
 
-MOST_BYTES = 1 << 24
-"""The most bytes of the values of units of a single string."""
+MOST_DISTINCT, MOST_BYTES = 1 << 14, 1 << 22
+"""The most distinct values, or rows of values, of units that hold only one, and their bytes."""
 
 _MASKS = ("can_be_true", "can_be_false", "can_be_null", "can_fail")
 
@@ -126,83 +126,30 @@ def _of_several(
     columns: Sequence[Reference],
     evaluate: Callable[[Points], Outcomes],
 ) -> Outcomes:
-    """Evaluates each distinct combination of the columns' values, including NULL, once for all units."""
-    choices = []
-    sizes = np.ones(len(unsure), np.int64)
+    """Narrows the units in which every column holds a single value, or only NULL."""
+    values, indices = [], []
     for span, column in zip(spans, columns, strict=True):
-        choice = _ColumnValues.of(_few_values(unsure & span.value, span, statistics, column), unsure, span)
-        unsure = choice.known
-        sizes = np.minimum(sizes * (choice.count + choice.null), WIDEST + 1)
-        choices.append(choice)
-    units = np.flatnonzero(unsure & (sizes <= WIDEST))
-    units = units[np.cumsum(sizes[units]) <= MOST]
+        few = _few_values(unsure & span.value & ~span.null, span, statistics, column)
+        single = few.last - few.first == 1
+        index = np.full(len(unsure), len(few.values) - 1)
+        index[few.units[single]] = few.first[single]
+        unsure = unsure & (~span.value | (index < len(few.values) - 1))
+        values.append(few.values)
+        indices.append(index)
+    units = np.flatnonzero(unsure)
     if not len(units):
         return found
-    counts = sizes[units]
-    owner = np.repeat(np.arange(len(units)), counts)
-    # Combinations are numbered within their unit. Each column is one digit of the number.
-    rest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    combination = np.zeros(len(owner), np.int64)
-    indices = []
-    for choice in choices:
-        rest, index = choice.split_index(units[owner], rest)
-        combination = np.unique(combination * len(choice.values) + index, return_inverse=True)[1].reshape(-1)
-        indices.append(index)
-    _, distinct, combination = np.unique(combination, return_index=True, return_inverse=True)
-    indices = [index[distinct] for index in indices]
-    if sum(_bytes(choice.values, index) for choice, index in zip(choices, indices, strict=True)) > MOST_BYTES:
+    points, point = np.unique(np.stack(indices)[:, units], axis=1, return_inverse=True)
+    if points.shape[1] > MOST_DISTINCT:
         return found
-    each = evaluate(
-        Points(
-            {
-                column.path: choice.values.take(pa.array(index))
-                for column, choice, index in zip(columns, choices, indices, strict=True)
-            }
-        )
-    )
+    taken = [each.take(pa.array(index)) for each, index in zip(values, points, strict=True)]
+    each = evaluate(Points({column.path: one for column, one in zip(columns, taken, strict=True)}))
     narrowed = {}
     for name in _MASKS:
-        mask, possible = getattr(found, name).copy(), np.zeros(len(units), bool)
-        possible[owner[getattr(each, name)[combination.reshape(-1)]]] = True
-        mask[units] &= possible
+        mask = getattr(found, name).copy()
+        mask[units] &= getattr(each, name)[point.reshape(-1)]
         narrowed[name] = mask
     return Outcomes(**narrowed)
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnValues:
-    """The values that a column may have in each unit: ``values[first:first + count]``, and NULL where ``null`` is set.
-
-    They are valid only where ``known`` is set.
-    """
-
-    known: np.ndarray
-    first: np.ndarray
-    count: np.ndarray
-    null: np.ndarray
-    values: pa.Array
-
-    @classmethod
-    def of(cls, few: FewValues, unsure: np.ndarray, span: Span) -> _ColumnValues:
-        known, first, count = unsure & ~span.value, np.zeros(len(span), np.int64), np.zeros(len(span), np.int64)
-        known[few.units] = True
-        first[few.units], count[few.units] = few.first, few.last - few.first
-        return cls(known, first, count, span.null, few.values)
-
-    def split_index(self, units: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Takes this column's digit off the numbers of combinations; returns the remaining numbers, and the indices in
-        ``values`` that the digits stand for."""
-        choices = self.count[units] + self.null[units]
-        rest, digit = np.divmod(numbers, choices)
-        return rest, np.where(digit < self.count[units], self.first[units] + digit, len(self.values) - 1)
-
-
-def _bytes(values: pa.Array, indices: np.ndarray) -> int:
-    """The size of the values at some indices, in bytes."""
-    if not t.is_string(values.type):
-        return len(indices) * 8
-    lengths = np.asarray(pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False))
-    return int(lengths[indices].sum())
 
 
 def _few_values(unsure: np.ndarray, span: Span, statistics: Statistics, column: Reference) -> FewValues:
@@ -246,7 +193,7 @@ def _single_values(unsure: np.ndarray, statistics: Statistics, column: Reference
         return None
     encoded = ranges.lower.take(pa.array(units)).dictionary_encode()
     values, index = encoded.dictionary, encoded.indices.to_numpy()
-    if len(values) > MOST or values.nbytes > MOST_BYTES or not _is_utf8(values):
+    if len(values) > MOST_DISTINCT or values.nbytes > MOST_BYTES or not _is_utf8(values):
         return None
     first, last = index, index + 1
     if t.is_floating(column.type):

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.language import Predicate
-from zskip.language.intervals.spans import key_family
+from zskip.language import Predicate, tree
+from zskip.language.intervals.spans import key_family, keys
 from zskip.language.tree import (
     And,
     Call,
@@ -33,13 +33,11 @@ from zskip.language.tree import (
 from zskip.language.why import Why
 from zskip.pruning.budget import Budget
 from zskip.pruning.column_comparison import compare_spans
-from zskip.pruning.constant_comparison import Steps
+from zskip.pruning.constant_comparison import Steps, is_nan, order_of
 from zskip.pruning.duckdb_evaluation import computed
 from zskip.pruning.enumeration import is_enumerable, narrowed_by_values
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits
-from zskip.pruning.merge_conditions import merged_by_term, split_ranges, split_row_values
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
-from zskip.pruning.row_values import Rows
 from zskip.pruning.term_spans import Terms
 from zskip.stats import Statistics
 
@@ -50,6 +48,9 @@ MOST_PROVED = 2_000
 
 FEWER_PROVED = ((2_500, 200),)
 """Lower limits above a number of units, since the time of a proof grows with both."""
+
+_MOST_ROWS = 64
+"""Rows of constants in an OR that are proved one by one; more of them are proved in so many groups."""
 
 _MANY = 1 << 12
 """Units from which it pays to evaluate the parts of an AND only for the units that its first part leaves."""
@@ -145,7 +146,7 @@ class Enumerated:
     columns: tuple[Reference, ...]
 
 
-Proof = Computed | Enumerated | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
+Proof = Computed | Enumerated | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
 _proofs: WeakKeyDictionary[Predicate, dict[int, Proof]] = WeakKeyDictionary()
@@ -237,8 +238,6 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
     match proof:
         case Steps() | Contains():
             yield proof.term
-        case Rows():
-            yield from proof.terms
         case Compare(_, left, right):
             yield from (left, right)
         case Computed(_, expression):
@@ -275,23 +274,17 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
         return _UNPROVED
     match node:
         case Compare(op, left, right):
-            limit.left -= 1
             return _comparison(op, left, right, node)
         case In(term, values, or_null):
-            limit.left -= 1
             return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
         case IsNull(term):
-            limit.left -= 1
             return Steps.is_null(term)
-        case And(parts) | Or(parts):
-            conjunction = isinstance(node, And)
-            ranges, rest = split_ranges(merged_by_term(parts, conjunction), conjunction)
+        case And(parts):
+            return _joint(True, [proof_of(part, limit) for part in parts], limit)
+        case Or(parts):
+            ranges, others = _split_ranges(parts)
             steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
-            rows, rest = split_row_values(rest, conjunction)
-            points: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
-            if conjunction:
-                steps, points = [each.negated() for each in steps], [Negated(each) for each in points]
-            return _joint(conjunction, [*_proofs_of(rest, limit), *steps, *points])
+            return _joint(False, [*(proof_of(part, limit) for part in _grouped_rows(others)), *steps], limit)
         case Not(part):
             inner = proof_of(part, limit)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
@@ -299,24 +292,82 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
             inner = proof_of(part, limit)
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
+            limit.left -= 1
             return Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit))
         case Contains():
-            limit.left -= 1
             return node
         case Opaque(implies=implies):
-            limit.left -= 1
             return node if implies is None else Implied(node, proof_of(implies, limit))
         case Computable(part):
             return Computed(proof_of(part, limit), node)
 
 
-def _proofs_of(parts: Sequence[Node], limit: _Limit) -> Iterator[Proof]:
-    """The proofs of the parts up to the limit, followed by one that may yield anything, for the others."""
+def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
+    """The ranges among the parts of an OR, by term, as their lower bounds, upper bounds, and whether each includes its
+    upper bound; and all other parts. A thousand BETWEENs or LIKE 'p%' are one sort in place of a thousand."""
+    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
+    others: list[Node] = []
     for part in parts:
-        yield proof_of(part, limit)
-        if limit.is_exceeded:
-            yield _UNPROVED
-            return
+        match part:
+            case And((Compare("<=", Literal(low), term), Compare("<" | "<=" as op, above, Literal(high)))) if (
+                term == above
+                and not isinstance(term, Literal)
+                and key_family(term.type) is not None
+                and not (is_nan(low) or is_nan(high))
+            ):
+                for end, listed in zip((low, high, op == "<="), ends.setdefault(term, ([], [], [])), strict=True):
+                    listed.append(end)
+            case _:
+                others.append(part)
+    return {
+        term: (pa.array(lows, term.type), pa.array(highs, term.type), np.array(closed))
+        for term, (lows, highs, closed) in ends.items()
+    }, others
+
+
+def _grouped_rows(parts: Sequence[Node]) -> Sequence[Node]:
+    """The parts of an OR, with many rows of constants, ``(a, b) IN ((1, 2), …)``, in a few groups.
+
+    The rows of a group, which are neighbours in their first column, imply a list for each column:
+
+        (a = 1 AND b = 9) OR (a = 2 AND b = 7)      implies      a IN (1, 2) AND b IN (7, 9)
+    """
+    if len(parts) <= _MOST_ROWS:
+        return parts
+    by_columns: dict[tuple[Reference, ...], list[dict[Reference, pa.Scalar]]] = {}
+    others: list[Node] = []
+    for part in parts:
+        row = _row(part)
+        if row is None:
+            others.append(part)
+        else:
+            by_columns.setdefault(tuple(sorted(row, key=lambda column: column.path)), []).append(row)
+    for columns, rows in by_columns.items():
+        constants = [pa.array([row[column] for row in rows], column.type) for column in columns]
+        order = order_of(keys(constants[0]))
+        for group in np.array_split(order, min(len(order), _MOST_ROWS)):
+            lists = [
+                tree.in_(column, values.take(pa.array(group)))
+                for column, values in zip(columns, constants, strict=True)
+            ]
+            others.append(Opaque("", (), Why("many rows of constants"), implies=tree.and_(lists)))
+    return others
+
+
+def _row(part: Node) -> dict[Reference, pa.Scalar] | None:
+    """The constants of ``a = 1 AND b = 2`` by column; None for anything else."""
+    found: dict[Reference, pa.Scalar] = {}
+    for each in part.parts if isinstance(part, And) else ():
+        match each:
+            case Compare("=", Reference() as column, Literal(value)) | Compare(
+                "=", Literal(value), Reference() as column
+            ):
+                if column in found or key_family(column.type) is None:
+                    return None
+                found[column] = value
+            case _:
+                return None
+    return found if len(found) > 1 else None
 
 
 def _opaque(term: Scalar, node: In) -> Proof:
@@ -341,8 +392,8 @@ def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
     return node
 
 
-def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
-    """The AND or OR of proofs, with all step functions of one term merged."""
+def _joint(conjunction: bool, parts: Sequence[Proof], limit: _Limit) -> Proof:
+    """The AND or OR of proofs, with all step functions of one term merged; without those past the limit."""
     by_term: dict[Scalar, list[Steps]] = {}
     others: list[Proof] = []
     for part in parts:
@@ -351,10 +402,17 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
         else:
             others.append(part)
     merge = Steps.all_of if conjunction else Steps.any_of
-    merged: list[Proof] = [merge(group) for group in by_term.values()]
-    if len(merged) + len(others) == 1:
-        return (merged or others)[0]
-    return Joint(conjunction, (*merged, *others))
+    merged = [*others, *(merge(group) for group in by_term.values())]
+    if len(merged) == 1:
+        return merged[0]
+    proved: list[Proof] = []
+    for part in merged:
+        if limit.is_reached():
+            proved.append(_UNPROVED)
+            break
+        limit.left -= not isinstance(part, Joint)
+        proved.append(part)
+    return Joint(conjunction, tuple(proved))
 
 
 def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
@@ -391,8 +449,6 @@ def _evaluate(proof: Proof, terms: Terms) -> Outcomes:
             return computed(found, expression, terms.points.values, terms.budget)
         case Steps():
             return proof.outcomes(terms[proof.term], terms.evidence)
-        case Rows():
-            return proof.outcomes([terms[each] for each in proof.terms], terms.evidence)
         case Contains():
             return _contained(proof, terms)
         case Joint(conjunction, parts):

@@ -47,11 +47,7 @@ class Boundaries:
     def _count(self) -> Callable[[pa.Array], Codes]:
         """The number of boundaries <= each value, as a function of an array of values."""
         if _has_words(self.values.type):
-            words = _words(self.values)
-            first = words.word(0, np.arange(len(words)))
-            first_words, starts = np.unique(first, return_index=True)
-            ends: Codes = np.append(starts, len(words)).astype(np.int32)
-            return partial(_search_words, self.values, words, first_words, ends)
+            return partial(_search_words, self.values, _FirstWords.of(self.values))
         numbers = BucketSearch(sortable_numbers(self.values))
         return lambda values: numbers.count(sortable_numbers(values))
 
@@ -303,34 +299,60 @@ _LEADING_BYTES = np.array([(1 << 64) - (1 << (64 - 8 * count)) for count in rang
 """Masks of the first 0 to 8 bytes of a word."""
 
 
-def _search_words(
-    sorted_values: pa.Array, boundaries: _Words, first_words: NDArray[np.uint64], starts: Codes, rows: pa.Array
-) -> Codes:
-    """The number of boundaries <= each value. Ties are decided word by word, and after a few words by whole values.
+@dataclass(frozen=True, slots=True)
+class _FirstWords:
+    """Sorted values, the words that all of them begin with, and the distinct words that follow these.
 
-    ``first_words``: the distinct first words of the boundaries · ``starts``: for each of these the first boundary that
-    has it, and at the end the number of boundaries.
+    ``starts``: for each distinct word the first value that has it, and at the end the number of values.
     """
-    values = _words(rows)
-    wanted = values.word(0, np.arange(len(values)))
-    reached = np.searchsorted(first_words, wanted, side="right")
+
+    words: _Words
+    shared: list[np.uint64]
+    distinct: NDArray[np.uint64]
+    starts: Codes
+
+    @staticmethod
+    def of(values: pa.Array) -> _FirstWords:
+        words = _words(values)
+        rows = np.arange(len(words))
+        shared: list[np.uint64] = []
+        following = words.word(0, rows)
+        while following[0] == following[-1] and len(shared) < min(words.count - 1, _FIRST_WORDS):
+            shared.append(following[0])
+            following = words.word(len(shared), rows)
+        distinct, starts = np.unique(following, return_index=True)
+        return _FirstWords(words, shared, distinct, np.append(starts, len(words)).astype(np.int32))
+
+
+def _search_words(sorted_values: pa.Array, first: _FirstWords, rows: pa.Array) -> Codes:
+    """The number of boundaries <= each value. Ties are decided word by word, and after a few words by whole values."""
+    boundaries, starts, values = first.words, first.starts, _words(rows)
+    every = np.arange(len(values))
+    below, above = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    for number, shared in enumerate(first.shared):
+        word, open_ = values.word(number, every), ~(below | above)
+        below |= open_ & (word < shared)
+        above |= open_ & (word > shared)
+    wanted = values.word(len(first.shared), every)
+    reached = np.searchsorted(first.distinct, wanted, side="right")
     low = starts[reached]
-    # A value ties with the boundaries that begin with its first word.
-    tied = np.flatnonzero(first_words[reached - 1] == wanted)
-    tied = tied[reached[tied] > 0]
+    low[below], low[above] = 0, len(boundaries)
+    # A value ties with the boundaries that begin with the same words.
+    tied = np.flatnonzero((first.distinct[reached - 1] == wanted) & (reached > 0) & ~below & ~above)
     high = low.copy()
     low[tied] = starts[reached[tied] - 1]
     all_boundaries = np.arange(len(boundaries))
-    for number in range(1, min(boundaries.count, _FIRST_WORDS)):
+    words_compared = len(first.shared) + _FIRST_WORDS
+    for number in range(len(first.shared) + 1, min(boundaries.count, words_compared)):
         table = boundaries.word(number, all_boundaries)
         wanted = values.word(number, tied)
-        first, last = low[tied], high[tied]
-        low[tied] = _search_between(table, wanted, first, last, upper=False)
-        high[tied] = _search_between(table, wanted, first, last, upper=True)
+        least, most = low[tied], high[tied]
+        low[tied] = _search_between(table, wanted, least, most, upper=False)
+        high[tied] = _search_between(table, wanted, least, most, upper=True)
         tied = tied[low[tied] < high[tied]]
         if not len(tied):
             return low
-    if boundaries.count > _FIRST_WORDS:
+    if boundaries.count > words_compared:
         low[tied] = _search_strings(sorted_values, rows.take(pa.array(tied)), low[tied], high[tied])
     else:
         low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)

@@ -81,10 +81,10 @@ does the same for a column of any type whose two bounds are equal, as in a folde
 
 For expressions that none of the rules above covers, DuckDB computes these values: `upper(country) = 'DE'` is exact
 over files of one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition on up to eight
-columns is computed for every combination of their values, including NULL, if there are at most 1,024 combinations: so
-`a || '-' || b = 'x-y'` prunes if each file has one `a` and one `b`. This works in the dialect `duckdb`, for
-conditions of at most 4,096 characters that contain only constants, comparisons, casts, CASE, COALESCE and these
-functions:
+columns is computed for files that hold a single value of each: so `a || '-' || b = 'x-y'` prunes if each file has one
+`a` and one `b`, and no NULL beside them. This works in the dialect `duckdb`, for conditions of at most 4,096 characters
+that contain only constants, comparisons, casts, CASE, COALESCE and these functions, whose results are about as long as
+their arguments:
 
 | subject | functions |
 | --- | --- |

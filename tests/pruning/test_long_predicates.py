@@ -1,0 +1,114 @@
+"""Long predicates of ranges, prefixes and rows of constants: together they give what each of their parts gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.pruning.asking import asked, masks
+from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, breaches
+from zskip.core.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+TYPES = {
+    "i": pa.int64(), "t": pa.int8(), "u": pa.uint64(), "f": pa.float64(), "s": pa.string(), "w": pa.decimal128(30, 2)
+}  # fmt: skip
+SCHEMA = Schema(pa.schema(TYPES))
+VALUES: dict[str, list[Any]] = {
+    "i": [-(2**63), -3, 0, 1, 2, 5, 2**63 - 1],
+    "t": [-128, -1, 0, 1, 2, 126, 127],
+    "u": [0, 1, 2, 3, 2**63, 2**64 - 1],
+    "f": [float("-inf"), -1.5, -0.0, 0.0, 1.0, 2.5, float("inf"), float("nan")],
+    "s": ["", "a", "ab", "abc", "a\x7f", "b", "é", "\uffff", "\U0001f600", "\U0010ffff"],
+    "w": [Decimal(-5), Decimal("0.01"), Decimal(7), Decimal(10) ** 17],
+}
+
+
+def constant(random: Random, column: str) -> str:
+    value = random.choice(VALUES[column])
+    return f"'{value}'" if column == "s" else f"CAST('{value}' AS DOUBLE)" if column == "f" else str(value)
+
+
+def row(random: Random) -> str:
+    columns = random.sample(list(TYPES), random.choice([2, 2, 3]))
+    return " AND ".join(f"{name} = {constant(random, name)}" for name in columns)
+
+
+def span(random: Random) -> str:
+    name = random.choice("its" if random.random() < 0.8 else "uwf")
+    low, high = constant(random, name), constant(random, name)
+    forms = [f"{name} >= {low} AND {name} < {high}", f"{name} BETWEEN {low} AND {high}", f"{name} = {low}"]
+    return random.choice([*forms, *([f"s LIKE '{low[1:-1]}%'", f"starts_with(s, {low})"] if name == "s" else [])])
+
+
+def rows_of_values(random: Random) -> str:
+    names = random.sample(list(TYPES), 2)
+    rows = [f"({', '.join(constant(random, name) for name in names)})" for _ in range(random.choice([5, 70]))]
+    return f"({', '.join(names)}) IN ({', '.join(rows)})"
+
+
+def units(random: Random, count: int) -> Statistics:
+    """Random ranges: narrow and wide, unknown, of one value, beside NULL and NaN, and of nothing else."""
+    columns = {}
+    for name, type in TYPES.items():
+        ordered = [value for value in VALUES[name] if value == value]
+        ends = [sorted(random.choices(range(len(ordered)), k=2)) for _ in range(count)]
+        ends = [[low, low] if random.random() < 0.4 else [low, high] for low, high in ends]
+        lower, upper = (
+            pa.array([None if random.random() < 0.1 else ordered[end[side]] for end in ends], type) for side in (0, 1)
+        )
+        flags = [pa.array(random.choices([True, False, None], odds, k=count)) for odds in ((6, 2, 1), (1, 4, 1))]
+        nan = pa.array([name == "f" and random.random() < 0.2 for _ in range(count)])
+        columns[name] = Ranges(lower, upper, *flags, nan)
+    return Statistics(pa.array([9] * count), columns)
+
+
+@pytest.mark.parametrize("part", [row, span, rows_of_values])
+@pytest.mark.parametrize("seed", range(15))
+def test_of_single_rows_they_give_what_duckdb_gives(part: Callable[[Random], str], seed: int) -> None:
+    random, oracle = Random(seed), DuckDBOracle()
+    table = pa.table({name: pa.array(random.choices([*VALUES[name], None], k=40), TYPES[name]) for name in TYPES})
+    parts = [f"({part(random)})" for _ in range(random.choice([4, 9, 4 if part is rows_of_values else 90]))]
+    sql = " AND ".join(f"NOT {each}" for each in parts) if random.random() < 0.5 else " OR ".join(parts)
+    oracle.read(table)
+    (yielded,) = oracle.yields([sql])
+    assert yielded is not None
+    single = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        nan = pc.fill_null(pc.is_nan(column), False) if name == "f" else pa.array([False] * len(table))
+        bound = pc.if_else(nan, pa.scalar(None, TYPES[name]), column)
+        single[name] = Ranges(bound, bound, bound.is_valid(), column.is_null(), nan)
+    found = asked(sql, SCHEMA, Statistics(pa.array([1] * len(table)), single))
+    assert not list(breaches(found, yielded, np.arange(len(table)))), sql
+    if part is span:
+        assert masks(found) == [(yielded == outcome).tolist() for outcome in (TRUE, FALSE, NULL)], sql
+
+
+@pytest.mark.parametrize("part", [row, span])
+@pytest.mark.parametrize("seed", range(15))
+def test_an_or_may_match_where_a_part_may(part: Callable[[Random], str], seed: int) -> None:
+    random = Random(seed)
+    boxes, parts = units(random, 200), [f"({part(random)})" for _ in range(random.choice([4, 9, 60]))]
+    together = asked(" OR ".join(parts), SCHEMA, boxes)
+    apart = [asked(each, SCHEMA, boxes) for each in parts]
+    assert np.array_equal(together.may_match, np.logical_or.reduce([each.may_match for each in apart]))
+    assert np.all(together.can_be_false <= np.logical_and.reduce([each.can_be_false for each in apart]))
+
+
+def test_a_thousand_row_values_prune() -> None:
+    listed = ", ".join(f"({number}, {number % 100})" for number in range(0, 10_000, 10))
+    yes, no = pa.array([True] * 2), pa.array([False] * 2)
+    columns = {
+        "i": Ranges(pa.array([0, 5000]), pa.array([9000, 5100]), yes, no, no),
+        "t": Ranges(pa.array([0, 5], pa.int8()), pa.array([20, 9], pa.int8()), yes, no, no),
+    }
+    found = asked(f"(i, t) IN ({listed})", SCHEMA, Statistics(pa.array([9, 9]), columns))
+    assert found.may_match.tolist() == [True, False]
