@@ -38,6 +38,10 @@ FORMS = [
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck IS NOT DISTINCT FROM c.k WHERE {cc}",
     "WITH d AS (FROM {c} c WHERE {cc}) SELECT {agg} FROM {f} f JOIN d c ON f.ck = c.k JOIN d c2 ON f.sk = c2.k",
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc} UNION ALL SELECT {agg} FROM {f} f WHERE {fc}",
+    "WITH d AS NOT MATERIALIZED (FROM {f} f) SELECT {agg} FROM d f JOIN {c} c ON f.ck = c.k WHERE {cc} AND {fc} "
+    "UNION ALL SELECT {agg} FROM d f WHERE f.v > 50",
+    "WITH d AS MATERIALIZED (FROM {f} f) SELECT {agg} FROM d f JOIN {c} c ON f.ck = c.k JOIN d g ON f.id = g.id + 1 "
+    "WHERE {cc}",
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {n} n ON c.nk = n.nk WHERE {nc}",
     "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {s} s ON f.sk = s.k JOIN {n} n ON s.nk = n.nk "
     "WHERE c.nk = s.nk AND {nc}",
@@ -440,6 +444,17 @@ def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
     assert "has changed since" in explained()
     facts.refresh_joins()
     assert "are not used" not in explained()
+
+
+@pytest.mark.parametrize("how", ["", "MATERIALIZED", "NOT MATERIALIZED"])
+def test_facts_that_are_scanned_twice(tmp_path: Path, how: str) -> None:
+    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
+    statement = (
+        f"WITH d AS {how} (FROM {{facts}} f) SELECT count(*) FROM d JOIN {{customer}} c ON ck = k "
+        "WHERE region = 'EUROPE' AND v < 50 UNION ALL SELECT sum(v) FROM d WHERE v >= 50"
+    )
+    with duckdb.connect() as con:
+        _equals_duckdb(statement, con, facts=facts, customer=customer)
 
 
 def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
