@@ -23,9 +23,16 @@ from zskip.binder.parameters import reads_clock, with_values
 from zskip.binder.parser_quirks import collations_as_words, keywords_as_columns, without_parser_warnings
 from zskip.binder.predicates.membership import among
 from zskip.binder.refusals import opaque
-from zskip.binder.source_text import Parameters, SourceText, is_unicode, require_parameters
+from zskip.binder.source_text import (
+    Parameters,
+    SourceText,
+    has_more_tokens,
+    is_unicode,
+    parse_error_text,
+    require_parameters,
+    unclosed_quote,
+)
 from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
-from zskip.binder.text_spans import has_more_tokens, parse_error_text, unclosed_quote
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql

@@ -14,7 +14,7 @@ from zskip.binder.source_text import Value
 from zskip.core import types as t
 from zskip.language.arrow_constants import constant
 from zskip.language.bound import Dialect
-from zskip.language.functions.sql_types import sql_type
+from zskip.language.functions.function import sql_type
 from zskip.language.literals import Refused, date_value, string_value, time_of_day, timestamp
 
 _MAX_DIGITS = 1_000

@@ -1,30 +1,29 @@
-"""`Binder`: binds a parsed leaf to a node of the bound tree."""
+"""`Binder`: binds a parsed leaf to a node of the bound tree, and marks it if DuckDB may evaluate it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.case_values import Value
-from zskip.binder.computable import computable
 from zskip.binder.constants import literal_value
 from zskip.binder.names import Names
-from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates import ARGUMENTS, cases, rule
 from zskip.binder.refusals import name_as_written, opaque, require_condition, require_row_expression
-from zskip.binder.source_text import SourceText
+from zskip.binder.source_text import SourceText, without_parentheses
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Column, Schema
 from zskip.errors import nearest
 from zskip.language import tree
 from zskip.language.bound import Dialect
 from zskip.language.functions import call, evaluated_by_duckdb
-from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.functions.duckdb_evaluated import is_computable
+from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
-from zskip.language.tree import Literal, Node, Opaque, Scalar
+from zskip.language.tree import Computable, Literal, Node, Opaque, Reference, Scalar
 from zskip.language.why import Cause
 
 _CASE_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
@@ -108,3 +107,36 @@ class Binder:
         hint = f".{near}" if unparsed and (near := nearest(node.name, evaluated_by_duckdb(), listed=True)) else ""
         cause = Cause.MISSPELT if hint else Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
         raise Refused(f"{name} is not a function that zskip knows{hint}", cause)
+
+
+_MAX_CHARACTERS, _MAX_COLUMNS = 4096, 8
+"""Of a condition that DuckDB may evaluate."""
+
+
+def computable(schema: Schema, dialect: Dialect, node: Node, text: Callable[[], str]) -> Node:
+    """The node, as a `Computable` if it may be more precise to evaluate it in DuckDB than over ranges.
+
+    ``text`` returns the condition's SQL; it is called only if needed.
+    """
+    if dialect.name != "duckdb" or not tree.has_call_or_opaque(node):
+        return node
+    columns = [schema.columns[path] for path in sorted(tree.columns(node))]
+    if not 0 < len(columns) <= _MAX_COLUMNS or not _are_computable(columns):
+        return node
+    sql = text()
+    if len(sql) > _MAX_CHARACTERS or _may_compare_negation_with_nan(columns, sql):
+        return node
+    references = tuple(Reference(column.path, column.type) for column in columns)
+    return Computable(node, references, sql, dialect.timezone)
+
+
+def _may_compare_negation_with_nan(columns: Sequence[Column], sql: str) -> bool:
+    """Whether DuckDB's optimizer may turn ``-x < 'nan'`` into ``x > -'nan'``, which is TRUE for other rows."""
+    return "-" in sql and "nan" in sql.lower() and any(t.is_floating(column.type) for column in columns)
+
+
+def _are_computable(columns: Sequence[Column]) -> bool:
+    """Whether DuckDB reads the columns' types unchanged, and their names differ in more than case."""
+    names = {column.parts[:count] for column in columns for count in range(1, len(column.parts) + 1)}
+    folded = {tuple(part.lower() for part in name) for name in names}
+    return len(folded) == len(names) and all(is_computable(column.type) for column in columns)

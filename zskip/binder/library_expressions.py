@@ -12,6 +12,9 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeAlias
 
+import sqlglot
+from sqlglot import exp
+
 from zskip.binder.bind import bind
 from zskip.binder.typed_conditions import predicate
 from zskip.core.schema import Schema
@@ -25,6 +28,37 @@ Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | None]]
 
 def _duckdb(expression: Any, schema: Schema) -> list[str | None]:
     return [str(expression)]
+
+
+def _ibis(expression: Any, schema: Schema) -> list[str | None]:
+    """The conjuncts of an expression over one table as SQL; a single None if it cannot be converted."""
+    import ibis
+    from ibis.expr.operations import Analytic, ScalarParameter, WindowFunction
+
+    if not isinstance(expression, ibis.Expr):  # a Deferred, such as `_.a > 5`
+        (expression,) = ibis.table(ibis.Schema.from_pyarrow(schema.arrow), name="t").bind(expression)
+    if expression.op().find((Analytic, ScalarParameter, WindowFunction)):
+        return [None]
+    statement = sqlglot.parse_one(str(ibis.to_sql(expression, dialect="duckdb")), dialect="duckdb")
+    # Any other clause, such as the WHERE of a filtered table, selects rows that the condition alone does not.
+    clauses = {name for name, clause in statement.args.items() if clause}
+    if not isinstance(statement, exp.Select) or len(statement.selects) != 1 or not clauses <= {"expressions", "from_"}:
+        return [None]
+    table = statement.find(exp.Table)  # none for an expression without columns
+    condition = statement.selects[0].unalias()
+    if statement.find(exp.Subquery):
+        return [None]
+    for column in [*condition.find_all(exp.Column)]:
+        name, *path = column.parts
+        if table is None or name.name != table.alias_or_name or not path:
+            return [None]
+        field: exp.Expr = exp.Column(this=path[0])
+        for part in path[1:]:
+            field = exp.Dot(this=field, expression=part)
+        condition = field if column is condition else condition
+        column.replace(field)
+    parts = condition.unnest().flatten() if isinstance(condition.unnest(), exp.And) else [condition]
+    return [part.sql(dialect="duckdb") for part in parts]
 
 
 def _imported(name: str) -> Conjuncts:
@@ -41,7 +75,7 @@ def _converter(expression: object) -> Conjuncts | None:
     if ("polars", "Expr") in kinds:
         return _imported("from_polars")
     if kinds & {("ibis", "BooleanValue"), ("ibis", "Deferred")}:
-        return _imported("from_ibis")
+        return _ibis
     if kinds & {("duckdb", "Expression"), ("_duckdb", "Expression")}:
         return _duckdb
     return None

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.nodes import span, text_range
-from zskip.binder.source_text import SourceText
+from zskip.binder.source_text import SourceText, span, text_range
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema, join_path
 from zskip.errors import UnknownColumn, in_quotes, nearest

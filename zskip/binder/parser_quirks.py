@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.names import Names
-from zskip.binder.nodes import text_range
+from zskip.binder.source_text import text_range
 
 _KEYWORDS = {
     "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",

@@ -8,8 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.context import Binding
-from zskip.binder.nodes import span, span_with_parentheses, text_range
-from zskip.binder.text_spans import end_with_parentheses
+from zskip.binder.source_text import end_with_parentheses, span, span_with_parentheses, text_range
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.language.render import type_name

@@ -11,8 +11,8 @@ import sqlglot
 from sqlglot import exp
 
 from zskip.binder.scan_conditions import Scans
+from zskip.binder.source_text import parse_error_text
 from zskip.binder.split import nesting, parses_exponentially
-from zskip.binder.text_spans import parse_error_text
 from zskip.core.schema import Schema
 from zskip.errors import SqlSyntaxError
 from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep

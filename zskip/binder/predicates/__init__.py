@@ -1,7 +1,7 @@
 """The rules that bind SQL predicates to nodes of the tree, by the class of the parsed expression.
 
 ``comparisons``: of values and of rows · ``membership``: BETWEEN, IN · ``logic``: AND, OR, NOT, XOR, IS ·
-``cases``: CASE, IF, COALESCE, NULLIF · ``like``: LIKE and other patterns · ``case_folded``: lower(s) = 'text' ·
+``cases``: CASE, IF, COALESCE, NULLIF · ``like``: LIKE and other patterns ·
 ``operands``: comparisons of two bound scalars · ``common_type``: the type in which engines compare values.
 A predicate whose rule raises `Refused` becomes opaque.
 """

@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from zskip.binder.case_values import Choice, Value, distribute
 from zskip.binder.context import Binding
-from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates.common_type import one_branch_type
 from zskip.binder.predicates.operands import bind_comparison
+from zskip.binder.source_text import without_parentheses
 from zskip.language import tree
-from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node
 

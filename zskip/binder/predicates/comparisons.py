@@ -1,8 +1,9 @@
-"""``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, over scalars and row values: ``a = 1``, ``(a, b) < (1, 2)``."""
+"""``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, over scalars and row values: ``a = 1``, ``(a, b) < (1, 2)``; and
+case-folded equality, ``lower(s) = 'text'``, which ranges cannot decide, but sketches of trigrams can."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -10,12 +11,13 @@ from sqlglot import exp
 from zskip.binder.case_values import distribute
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding
-from zskip.binder.predicates.case_folded import case_folded_equality
 from zskip.binder.predicates.operands import bind_comparison, not_distinct
 from zskip.binder.refusals import opaque
+from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.language import tree
 from zskip.language.literals import Refused
+from zskip.language.required_text import and_of_known, contains_conditions
 from zskip.language.tree import Literal, Node, Opaque, Scalar
 from zskip.language.why import Why
 
@@ -116,3 +118,34 @@ def row_of(node: exp.Expr) -> list[exp.Expr] | None:
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("row", "struct"):
         return list(node.expressions)
     return None
+
+
+_MAX_TEXTS = 1_000
+
+
+def case_folded_equality(
+    binding: Binding, left: exp.Expr, right: Sequence[exp.Expr], whole: exp.Expr, why: Why
+) -> Node:
+    """``lower(s) = 'text'`` or ``lower(s) IN (…)`` as opaque, with the texts that ``s`` must contain in any case.
+
+    Any other expression is opaque for the reason ``why``. Spark's ``upper`` maps some letters to two, such as ß to
+    SS, so an upper-case text does not show what ``s`` contains.
+    """
+    unproved, call = opaque(binding, whole, why), without_parentheses(left)
+    kinds = (exp.Lower, exp.Upper) if binding.dialect.name == "duckdb" else (exp.Lower,)
+    if binding.dialect.name not in ("duckdb", "spark") or not isinstance(call, kinds) or len(right) > _MAX_TEXTS:
+        return unproved
+    try:
+        subject, texts = binding.scalar(call.this), [binding.scalar(each) for each in right]
+    except Refused:
+        return unproved
+    alternatives = []
+    for text in texts:
+        if not isinstance(text, Literal) or not t.is_string(subject.type):
+            return unproved
+        if text.value.is_valid:
+            if not t.is_string(text.type):
+                return unproved
+            alternatives.append(and_of_known(contains_conditions(subject, [text.value.as_py()], any_case=True)))
+    known = [each for each in alternatives if each is not None]
+    return replace(unproved, implies=tree.or_(known)) if len(known) == len(alternatives) else unproved

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from zskip.binder.case_values import distribute
 from zskip.binder.context import Binding
-from zskip.binder.nodes import without_parentheses
 from zskip.binder.refusals import opaque
+from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.language import tree
 from zskip.language.literals import Refused

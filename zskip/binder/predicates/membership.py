@@ -11,11 +11,10 @@ from sqlglot import exp
 
 from zskip.binder.case_values import distribute
 from zskip.binder.context import Binding
-from zskip.binder.nodes import text_range
-from zskip.binder.predicates.case_folded import case_folded_equality
-from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
+from zskip.binder.predicates.comparisons import any_row, case_folded_equality, row_of, row_pairs
 from zskip.binder.predicates.operands import bind_comparison, fitted, may_round, require_comparable
 from zskip.binder.refusals import opaque
+from zskip.binder.source_text import text_range
 from zskip.core import types as t
 from zskip.language import tree
 from zskip.language.arrow_constants import constant

@@ -8,8 +8,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.context import Binding
-from zskip.binder.nodes import span
 from zskip.binder.predicates.common_type import one_type
+from zskip.binder.source_text import span
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes
 from zskip.language import literals, tree

@@ -1,9 +1,10 @@
 """SQL functions: one entry defines how a call is bound, the bounds of its result, and its names in DuckDB and the docs.
 
-``function``: the class of an entry · ``arithmetic``: the operators · ``widths``: the types in which engines compute ·
+``function``: the class of an entry, parsed arguments and types · ``arithmetic``: the operators ·
+``widths``: the types in which engines compute ·
 ``numbers``: abs, round, least · ``casts`` · ``date_parts``: year, hour · ``datetimes``: date_trunc, last_day ·
 ``datetime_arithmetic``: intervals and differences · ``zones``: time zones of datetimes · ``strings``: left, concat ·
-``parsed_arguments``, ``sql_types``: the parser's arguments and types · ``duckdb_evaluated``: functions without a rule,
+``duckdb_evaluated``: functions without a rule,
 which DuckDB evaluates · ``documentation``: docs/predicates.md, generated from these tables.
 
 The bounds of a result follow from those of the argument where the function is monotone over the argument's range.

@@ -12,8 +12,7 @@ from zskip.core import types as t
 from zskip.language.bound import Dialect
 from zskip.language.functions import widths
 from zskip.language.functions.datetime_arithmetic import shift_by_interval
-from zskip.language.functions.function import ArgumentBinder, Builder, Function
-from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only
 from zskip.language.intervals import interval_arithmetic
 from zskip.language.intervals.interval_arithmetic import sums_and_products
 from zskip.language.intervals.wide_numbers import wide_difference, wide_product, wide_sum

@@ -8,9 +8,7 @@ from sqlglot import exp
 from zskip.core import types as t
 from zskip.language.bound import Dialect
 from zskip.language.functions import widths, zones
-from zskip.language.functions.function import ArgumentBinder, Function
-from zskip.language.functions.parsed_arguments import require_only
-from zskip.language.functions.sql_types import sql_type
+from zskip.language.functions.function import ArgumentBinder, Function, require_only, sql_type
 from zskip.language.intervals import interval_arithmetic, periods
 from zskip.language.intervals.wide_numbers import wide_cast
 from zskip.language.literals import Refused, has_fixed_offset

@@ -7,8 +7,7 @@ from sqlglot import exp
 
 from zskip.core import types as t
 from zskip.language.functions import zones
-from zskip.language.functions.function import ArgumentBinder, Builder, Function
-from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only
 from zskip.language.functions.zones import datetime_argument
 from zskip.language.intervals import periods
 from zskip.language.intervals.periods import (

@@ -8,8 +8,7 @@ from sqlglot import exp
 from zskip.core import types as t
 from zskip.language.bound import Dialect
 from zskip.language.functions import zones
-from zskip.language.functions.function import ArgumentBinder, Builder, Function
-from zskip.language.functions.parsed_arguments import require_only, whole_number
+from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, whole_number
 from zskip.language.functions.zones import UNITS, as_date, datetime_argument
 from zskip.language.intervals import periods
 from zskip.language.literals import Refused, has_fixed_offset

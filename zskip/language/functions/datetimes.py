@@ -10,8 +10,7 @@ from sqlglot import exp
 
 from zskip.core import types as t
 from zskip.language.functions import zones
-from zskip.language.functions.function import ArgumentBinder, Function
-from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.functions.function import ArgumentBinder, Function, require_only
 from zskip.language.functions.zones import UNITS, as_date, datetime_argument
 from zskip.language.intervals import periods
 from zskip.language.literals import Refused, has_fixed_offset, offset_nanoseconds, per_day

@@ -10,8 +10,7 @@ from sqlglot import exp
 from zskip.core import types as t
 from zskip.language.bound import Dialect
 from zskip.language.functions import widths
-from zskip.language.functions.function import ArgumentBinder, Builder, Function
-from zskip.language.functions.parsed_arguments import require_only, whole_number
+from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, whole_number
 from zskip.language.intervals import extremes, interval_arithmetic
 from zskip.language.intervals.interval_arithmetic import library_function, rounded
 from zskip.language.intervals.wide_numbers import wide_negative

@@ -6,8 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.core import types as t
-from zskip.language.functions.function import ArgumentBinder, Function
-from zskip.language.functions.parsed_arguments import require_only, whole_number
+from zskip.language.functions.function import ArgumentBinder, Function, require_only, whole_number
 from zskip.language.intervals import extremes
 from zskip.language.literals import Refused
 from zskip.language.tree import Call, Literal, Scalar
