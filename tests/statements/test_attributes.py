@@ -313,6 +313,10 @@ def test_attributes_are_in_the_index_alone(tmp_path: Path) -> None:
     with pytest.raises(zskip.UnknownColumn):
         table.plan("\"customer.region\" = 'ASIA'")
     assert len(table.plan().to_arrow()) == 100
+    # Rows whose key is NULL or in no row of the dimension have NULL.
+    path = '"customer.region"'
+    recorded = table.index.file_statistics(np.arange(len(files)), [path]).columns[path]
+    assert sum(recorded.null_count.to_pylist()) == 40
 
 
 @pytest.mark.parametrize(
