@@ -15,17 +15,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
 from tests.clouds import STORES, unavailable
 from zskip import tablelog
-from zskip.errors import UncertainCommit
+from zskip.errors import TableNotFound, UncertainCommit
 from zskip.storage import Storage, open_storage
+from zskip.writer.append import create
+from zskip.writer.compaction.cluster import cluster_folder
+from zskip.writer.options import WriteOptions
+from zskip.writer.row_source import of_table
 
 FAULTS: dict[str, tuple[Callable[[], BaseException], str]] = {
     "refused": (lambda: PermissionError(13, "refused"), "no"),
@@ -73,14 +79,15 @@ def rows(first: int) -> pa.Table:
     return pa.table({"id": list(range(first, first + 10))})
 
 
-VERBS: dict[str, tuple[Callable[[zskip.Table], object], set[int]]] = {
-    "append": (lambda table: table.append(rows(100)), {*range(30), *range(100, 110)}),
-    "delete": (lambda table: table.delete("id < 15"), {*range(15, 30)}),
-    "overwrite": (lambda table: table.overwrite(rows(500)), {*range(500, 510)}),
-    "optimize": (lambda table: table.optimize(full=True), {*range(30)}),
-    "restore": (lambda table: table.restore(1), {*range(10)}),
-    "vacuum": (lambda table: table.vacuum("0 days"), {*range(30)}),
-}
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """``begin`` makes the table, or the folder, with the ids ``before`` · ``act``: on a faulty storage ·
+    ``after``: the ids after it."""
+
+    act: Callable[[Any], object]
+    after: set[int]
+    begin: Callable[[str, Any], object]
+    before: frozenset[int] = frozenset(range(30))
 
 
 def begun(url: str, options: Any) -> zskip.Table:
@@ -90,41 +97,98 @@ def begun(url: str, options: Any) -> zskip.Table:
     return table
 
 
-def check(url: str, options: Any, verb: str, fault: str, at: int, lasting: bool = False) -> bool:
+def folder(url: str, options: Any) -> None:
+    for number in range(3):
+        with open_storage(url, options).open_writer(f"{number}.parquet") as file:
+            pq.write_table(rows(10 * number), file)
+
+
+def indexed(url: str, options: Any) -> zskip.Table:
+    folder(url, options)
+    return zskip.index(url, storage_options=options)
+
+
+def verb(act: Callable[[zskip.Table], object], after: set[int], begin: Callable[[str, Any], object] = begun) -> Verb:
+    """A verb of a table."""
+
+    def act_on(storage: Any) -> object:
+        table = zskip.Table(storage.inner, tablelog.load(storage.inner))
+        table._storage = table.index.storage = table.index.parts = storage
+        return act(table)
+
+    return Verb(act_on, after, begin)
+
+
+ALL = {*range(30)}
+VERBS = {
+    "append": verb(lambda table: table.append(rows(100)), ALL | {*range(100, 110)}),
+    "upsert": verb(lambda table: table.upsert(rows(25), on="id"), ALL | {*range(30, 35)}),
+    "delete": verb(lambda table: table.delete("id < 15"), {*range(15, 30)}),
+    "overwrite": verb(lambda table: table.overwrite(rows(500)), {*range(500, 510)}),
+    "optimize": verb(lambda table: table.optimize(full=True), ALL),
+    "restore": verb(lambda table: table.restore(1), {*range(10)}),
+    "vacuum": verb(lambda table: table.vacuum("0 days"), ALL),
+    "sketch": verb(lambda table: table.add_sketches({"id": "values"}), ALL),
+    "index": Verb(tablelog.index_files, ALL, folder),
+    "cluster": Verb(lambda storage: cluster_folder(storage, WriteOptions(by=("id",), files=2)), ALL, indexed),
+    "write": Verb(
+        lambda storage: create(storage, None, of_table(rows(0)), WriteOptions(by=("id",))),
+        {*range(10)},
+        lambda url, options: None,
+        frozenset(),
+    ),
+}
+
+
+def ids(url: str, options: Any) -> set[int]:
+    """The ids of the table, or of the files of a folder that is none."""
+    try:
+        found = zskip.open(url, storage_options=options).to_arrow()
+    except TableNotFound:
+        storage = open_storage(url, options)
+        paths = storage.list("", hidden=False).parquet().path.to_pylist()
+        files = [pq.read_table(pa.BufferReader(storage.read(path))) for path in paths if "part-" not in path]
+        found = pa.concat_tables(files or [rows(0).slice(0, 0)])
+    return set(found.column("id").to_pylist())
+
+
+def check(url: str, options: Any, name: str, fault: str, at: int, lasting: bool = False) -> bool:
     """One round; False if the verb makes fewer calls."""
-    table = begun(url, options)
-    faulty: Any = Faulty(table._storage, fault, at, lasting)
-    table._storage = faulty
+    verb = VERBS[name]
+    verb.begin(url, options)
+    storage = open_storage(url, options)
+    faulty = Faulty(storage, fault, at, lasting)
     error: BaseException | None = None
     try:
-        VERBS[verb][0](table)
+        verb.act(faulty)
     except (Exception, KeyboardInterrupt) as raised:
         error = raised
     for arrive in faulty.late:
         arrive()
-    before, after = set(range(30)), VERBS[verb][1]
-    what = f"{verb}, {fault} at call {at}: {error!r}"
-    opened = zskip.open(url, storage_options=options)
-    storage = open_storage(url, options)
-    for version in range(opened.snapshot.horizon, opened.version + 1):
-        tablelog.require_files(storage, tablelog.load(storage, version))
-    found = set(opened.to_arrow().column("id").to_pylist())
+    what = f"{name}, {fault} at call {at}: {error!r}"
+    found = ids(url, options)
     if error is None:
-        assert found == after, what
+        assert found == verb.after, what
     elif isinstance(error, UncertainCommit | KeyboardInterrupt):
-        assert found in (before, after), what
+        assert found in (verb.before, verb.after), what
     else:
-        assert found == before, what
-    opened.append(rows(900))
-    assert set(zskip.open(url, storage_options=options).to_arrow().column("id").to_pylist()) == found | set(
-        range(900, 910)
-    ), what
+        assert found == verb.before, what
+    newest = tablelog.newest(storage)
+    if newest is None:
+        return bool(faulty.calls >= at)
+    for version in range(newest.horizon, newest.version + 1):
+        tablelog.require_files(storage, tablelog.load(storage, version))
+    if newest.managed:
+        table = zskip.open(url, storage_options=options)
+        table.append(rows(900))
+        table.vacuum("0 days")
+        assert ids(url, options) == found | {*range(900, 910)}, what
     return bool(faulty.calls >= at)
 
 
-def sweep(place: Callable[[], tuple[str, Any]], verb: str, fault: str, every: int, lasting: bool = False) -> int:
+def sweep(place: Callable[[], tuple[str, Any]], name: str, fault: str, every: int, lasting: bool = False) -> int:
     at, rounds = 1, 0
-    while check(*place(), verb, fault, at, lasting):
+    while check(*place(), name, fault, at, lasting):
         at, rounds = at + every, rounds + 1
     return rounds
 
@@ -157,16 +221,19 @@ def test_an_append_fails_at_every_call(fault: str, disk: Callable[[], tuple[str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_fails_at_every_call_on_a_disk(verb: str, fault: str, disk: Callable[[], tuple[str, Any]]) -> None:
-    assert sweep(disk, verb, fault, 1) > 5
+@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_verb_fails_at_every_call_on_a_disk(
+    name: str, fault: str, lasting: bool, disk: Callable[[], tuple[str, Any]]
+) -> None:
+    assert sweep(disk, name, fault, 1, lasting) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("verb", ["append", "delete", "vacuum"])
-def test_a_verb_fails_at_every_call_over_a_store(verb: str, fault: str, s3: Callable[[], tuple[str, Any]]) -> None:
-    assert sweep(s3, verb, fault, 1) > 5
+@pytest.mark.parametrize("name", ["append", "delete", "vacuum", "cluster"])
+def test_a_verb_fails_at_every_call_over_a_store(name: str, fault: str, s3: Callable[[], tuple[str, Any]]) -> None:
+    assert sweep(s3, name, fault, 1) > 5
 
 
 def test_a_lost_answer_of_a_store_that_is_gone_keeps_the_files(s3: Callable[[], tuple[str, Any]]) -> None:
