@@ -33,10 +33,10 @@ from zskip.errors import (
     ZskipError,
 )
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.short_bounds import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, open_storage
 from zskip.storage import local as local_module
 from zskip.tablelog import log
-from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import from_bytes, to_bytes
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))

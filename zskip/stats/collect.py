@@ -12,9 +12,10 @@ from zskip.core import types as t
 from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics, FileStatistics
+from zskip.stats.short_bounds import shorten_lower, shorten_upper
 
 LONGEST_BOUND = 256
-"""A string or binary bound of more bytes than this is cut, the upper one upwards, and is then not called exact."""
+"""A bound of more characters or bytes than this is cut, the upper one upwards, and is then not called exact."""
 
 
 def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatistics:
@@ -110,40 +111,12 @@ def _cut(bounds: list[pa.Scalar], type: pa.DataType, *, upwards: bool) -> tuple[
     """The bounds as an array, and whether each is exact. Long ones are truncated, upper bounds upwards."""
     array = pa.concat_arrays([_one(bound, type) for bound in bounds]) if bounds else pa.nulls(0, type)
     exact = pc.if_else(pc.is_valid(array), True, None)
-    if not (t.is_string(type) or t.is_binary(type)):
+    shorter, cut = (shorten_upper if upwards else shorten_lower)(array, LONGEST_BOUND)
+    if not pc.any(cut).as_py():
         return array, exact
-    long = pc.fill_null(pc.greater(pc.binary_length(array), LONGEST_BOUND), False)
-    if not pc.any(long).as_py():
-        return array, exact
-    cut = [
-        (_rounded_up(value) if upwards else _prefix(value)) if is_long else value
-        for value, is_long in zip(array.to_pylist(), long.to_pylist(), strict=True)
-    ]
-    shortened = pa.array(cut, type)
-    return shortened, pc.and_(exact, pc.equal(shortened, array))
-
-
-def _prefix(value: str | bytes) -> str | bytes:
-    if isinstance(value, bytes):
-        return value[:LONGEST_BOUND]
-    return value.encode()[:LONGEST_BOUND].decode(errors="ignore")
-
-
-def _rounded_up(value: str | bytes) -> str | bytes:
-    """The least short value above all values with the same prefix; the value itself if there is none.
-
-    >>> _rounded_up("a" * 300) == "a" * 255 + "b"
-    True
-    """
-    prefix = _prefix(value)
-    if isinstance(prefix, bytes):
-        kept = prefix.rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else value
-    kept_text = prefix.rstrip("\U0010ffff")
-    if not kept_text:
-        return value
-    after = ord(kept_text[-1]) + 1
-    return kept_text[:-1] + chr(0xE000 if after == 0xD800 else after)  # surrogates are not characters
+    # A null is a unit without values here, so a bound that cannot be rounded up stays as long as it is.
+    shorter = pc.coalesce(shorter, array)
+    return shorter, pc.and_(exact, pc.equal(shorter, array))
 
 
 def _one(scalar: pa.Scalar, type: pa.DataType) -> pa.Array:

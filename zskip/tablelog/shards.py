@@ -25,9 +25,9 @@ from zskip.core.schema import Schema
 from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
+from zskip.stats.short_bounds import shorten_lower, shorten_upper
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
-from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
 
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24

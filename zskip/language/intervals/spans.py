@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.stats import Ranges
+from zskip.stats.keys import sortable_numbers
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 """One flag per unit."""
@@ -101,17 +102,16 @@ def keys(values: pa.Array) -> Keys:
     Raises `TypeError` for a type without order.
     """
     type = values.type
-    if t.is_decimal(type):
-        return _decimal_keys(values)
     match key_family(type):
         case "float":
             return values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        case "bytes" if t.is_decimal(type):
+            return _wide_decimal_keys(values)
         case "bytes":
             return values.cast(pa.binary())
         case "integer":
-            if t.is_boolean(type):
-                return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
-            return _integer_keys(values)
+            numbers = sortable_numbers(values)
+            return numbers.view(np.int64) ^ _INT64.min if type == pa.uint64() else numbers.astype(np.int64, copy=False)
     raise TypeError(f"{type} has no order")
 
 
@@ -148,33 +148,13 @@ def _decimals(key_values: Keys, type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type, len(key_values), [None, pa.py_buffer(raw)])
 
 
-def _integer_keys(values: pa.Array) -> np.ndarray:
-    bits = values.type.bit_width
-    if t.is_unsigned_integer(values.type):
-        kind: type[Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[bits]
-    else:
-        kind = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]
-    buffer = values.buffers()[1]
-    if buffer is None:
-        return np.zeros(len(values), np.int64)
-    plain = np.frombuffer(buffer, kind, len(values), values.offset * bits // 8)
-    if kind is np.uint64:
-        return (plain ^ np.uint64(1 << 63)).view(np.int64)
-    return plain.astype(np.int64, copy=False)
-
-
-def _decimal_keys(values: pa.Array) -> Keys:
-    type = values.type
-    width = type.bit_width // 8
+def _wide_decimal_keys(values: pa.Array) -> Keys:
+    width = values.type.bit_width // 8
     buffer = values.buffers()[1]
     if buffer is None:
         raw = np.zeros((len(values), width), np.uint8)
     else:
         raw = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width).reshape(-1, width)
-    if type.precision <= 18:
-        if width == 4:
-            return np.ascontiguousarray(raw).view("<i4").ravel().astype(np.int64)
-        return np.ascontiguousarray(raw[:, :8]).view("<i8").ravel()
     big = raw[:, ::-1].copy()
     big[:, 0] ^= 0x80
     offsets = np.arange(len(values) + 1, dtype=np.int32) * width
