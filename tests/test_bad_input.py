@@ -5,9 +5,14 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,17 +21,23 @@ import pytest
 import sqlglot
 
 import zskip
+from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import (
     CorruptFile,
+    ForeignTable,
     IncomparableTypes,
     InvalidOption,
     NoParquet,
     NotOrderable,
     SchemaError,
+    SchemaMismatch,
     SqlSyntaxError,
     TableExists,
     TableNotFound,
     UnknownColumn,
+    UnknownParameter,
+    UnsafePath,
     UnsupportedSql,
 )
 
@@ -37,48 +48,154 @@ def nothing_left(path: Path) -> bool:
     return not path.exists() or not any(file.is_file() for file in path.rglob("*"))
 
 
-def test_an_unknown_column_offers_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UnknownColumn, match='Did you mean "src_ip"'):
-        zskip.write(ROWS, tmp_path / "t", by=["src_pi"])
+def laid_out(folder: Path, by: Any = "n", rows: pa.Table = ROWS, **options: Any) -> zskip.Table:
+    return zskip.write(rows, folder / "t", by=by, **options)
+
+
+def made(folder: Path, rows: pa.Table = ROWS) -> zskip.Table:
+    """A table that is not at the place where nothing may be left."""
+    return zskip.write(rows, folder / "made", by=rows.column_names[0])
+
+
+def placed(path: Path, rows: pa.Table | bytes = ROWS) -> Path:
+    """The folder of a new file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(rows) if isinstance(rows, bytes) else pq.write_table(rows, path)
+    return path.parent
+
+
+def columns(*names: str) -> pa.Table:
+    return pa.table([[1]] * len(names), names=list(names))
+
+
+def iceberg(folder: Path, metadata: bytes) -> Path:
+    placed(folder / "raw" / "x.parquet")
+    return placed(folder / "raw" / "metadata" / "v1.metadata.json", metadata).parent
+
+
+def not_utf8(folder: Path) -> str:
+    """The path of a file whose name is not UTF-8."""
+    path = os.fsdecode(os.fsencode(placed(folder / "raw" / "a.parquet")) + b"/\xff.parquet")
+    os.rename(folder / "raw" / "a.parquet", path)
+    return path
+
+
+def bound(value: object, dialect: str) -> object:
+    return bind("a = ?", Schema(pa.schema({"a": pa.int64()})), params=[value], dialect=dialect)
+
+
+NOT_UTF8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"\xed\xa0\x80")]
+)
+SURROGATES = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
+AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+# What is done in an empty folder, the error, and what it says.
+CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
+    # columns
+    (lambda f: laid_out(f, "src_pi"), UnknownColumn, 'Did you mean "src_ip"'),
+    (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
+    (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
+    (lambda f: laid_out(f, "a", columns("a", "A")), SchemaError, '"a" and "A"'),
+    (lambda f: laid_out(f, "a", columns("a", "a")), SchemaError, '"a" and "a"'),
+    (lambda f: laid_out(f, "a", columns("a", "")), SchemaError, "has no name"),
+    (lambda f: zskip.index(placed(f / "raw" / "a.parquet", columns("", "x"))), SchemaError, "no name"),
+    (lambda f: zskip.index(placed(f / "day=1" / "a.parquet", columns("day")).parent), SchemaError, "hold no column"),
+    # sources and folders
+    (lambda f: zskip.index(placed(f / "empty" / "x", b"")), NoParquet, "empty"),
+    (lambda f: zskip.write(str(placed(f / "empty" / "x", b"")), f / "t", by="n"), NoParquet, ""),
+    (lambda f: zskip.open(placed(f / "empty" / "x", b"")), TableNotFound, ""),
+    (lambda f: zskip.write(not_utf8(f), f / "t", by="n"), UnsafePath, r"xff\.parquet.*not UTF-8"),
+    # an error of pydantic's, once
+    *(
+        (lambda f, do=do, text=text: do(iceberg(f, text)), error, message)  # type: ignore[misc]
+        for text in (b"{}", b"{broken", b"[]", b'{"format-version": 2}', b'{"format-version": "x"}', b"", b"\xff\xfe")
+        for do, error, message in (
+            (zskip.open, (CorruptFile, TableNotFound), r"v1\.metadata\.json"),
+            (lambda at: zskip.write(at, at.parent / "t", by="a"), (CorruptFile, TableNotFound), r"v1\.metadata\.json"),
+            (zskip.index, ForeignTable, ""),
+        )
+    ),
+    # values
+    *(
+        (
+            lambda f, value=value: laid_out(f, "a", pa.table({"p": [value], "a": [1]}), partition_by="p"),  # type: ignore[misc]
+            SchemaMismatch,
+            'the column "p" is too long for a folder name',
+        )
+        for value in ("x" * 300, "é" * 130, "/" * 100)
+    ),
+    (lambda f: laid_out(f, "a", SURROGATES, partition_by="p"), SchemaMismatch, "not UTF-8"),
+    (lambda f: laid_out(f, "a", SURROGATES), SchemaMismatch, "not UTF-8"),
+    (lambda f: laid_out(f, "p", SURROGATES), SchemaMismatch, "not UTF-8"),
+    (lambda f: laid_out(f, ["a", "p"], SURROGATES, layout="zorder"), SchemaMismatch, "not UTF-8"),
+    # a folder that was indexed, and that no engine could read
+    *(
+        (
+            lambda f, name=name: zskip.index(placed(f / name / "x.parquet").parent),  # type: ignore[misc]
+            SchemaMismatch,
+            r'folder name ".*%.*" is not UTF-8',
+        )
+        for name in ("p=%ED%A0%80", "%FF=1")
+    ),
+    # parameters: a MemoryError and an OverflowError, once
+    *(
+        (lambda f, value=value: made(f).plan("src_ip IN $v", params={"v": value}), UnknownParameter, "surrogate")  # type: ignore[misc]
+        for value in (["\ud800"], ["\ud800"] * 60, ["x", "\udfff"] * 60)
+    ),
+    (lambda f: made(f).plan("src_ip = $v", params={"v": "\ud800"}), UnknownParameter, "surrogate"),
+    *(
+        (lambda f, value=value, dialect=dialect: bound(value, dialect), UnknownParameter, message)  # type: ignore[misc]
+        for dialect in ("duckdb", "spark")
+        for value, message in (
+            (Decimal("1e999999999"), "has more than 38 digits"),
+            (Decimal("1e-999999999"), "has more than 38 digits"),
+            (datetime.datetime.max.replace(tzinfo=BEHIND), "In UTC, the year"),
+            (datetime.datetime.min.replace(tzinfo=AHEAD), "In UTC, the year"),
+        )
+    ),
+    # conditions
+    (lambda f: made(f).plan("n > 5 AND AND n < 7"), SqlSyntaxError, r"\^"),
+    *(
+        (
+            lambda f, verb=verb, sql=sql: getattr(made(f), verb)(sql),  # type: ignore[misc]
+            IncomparableTypes,
+            rf"TRUE or FALSE, and this is VARCHAR[^\n]*\n  {re.escape(sql)}\n {{{2 + at}}}\^{{{width}}}$",
+        )
+        for verb in ("plan", "delete")
+        for sql, at, width in (
+            ("src_ip", 0, 6), ("n > 5 AND src_ip", 10, 6), ("NOT 'yes'", 4, 5), ("(src_ip) OR n = 1", 1, 6),
+        )
+    ),
+    # options
+    *(
+        (lambda f, options=options: laid_out(f, **options), InvalidOption, "")  # type: ignore[misc]
+        for options in (
+            {"files": 0}, {"rows_per_file": 0}, {"file_size": "0MB"}, {"row_group_rows": 0}, {"layout": "spiral"},
+            {"compression": "zip"}, {"files": 3, "rows_per_file": 3}, {"mode": "replace"}, {"weights": {"n": -1.0}},
+            {"memory_limit": 1},
+        )
+    ),
+    *(
+        (lambda f, rows=rows: made(f).head(rows), InvalidOption, "rows= is a number of rows, not")  # type: ignore[misc]
+        for rows in ("5", -1, 1.5)
+    ),
+    (lambda f: zskip.sql("SELECT * FROM t", tables=f), InvalidOption, "tables= is a mapping of names to tables"),  # type: ignore[arg-type]
+    (lambda f: made(f).verify(predicates=2), InvalidOption, "random= is the number"),  # type: ignore[arg-type]
+    (lambda f: made(f).optimize(zz=1), InvalidOption, "There are: full, dry_run, max_bytes, session, memory_limit"),  # type: ignore[call-arg]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "error", "message"), CASES)
+def test_bad_input_is_refused_and_leaves_nothing(
+    do: Callable[[Path], object], error: Errors, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message or None):
+        do(tmp_path)
     assert nothing_left(tmp_path / "t")
-    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
-    with pytest.raises(UnknownColumn) as raised:
-        table.plan("n > 5 AND src_pi = 'x'")
-    assert 'Did you mean "src_ip"' in str(raised.value)
-    first, second = str(raised.value).splitlines()[-2:]
-    assert first[second.index("^") : second.rindex("^") + 1] == "src_pi"
-
-
-def test_a_type_without_order_cannot_cluster(tmp_path: Path) -> None:
-    with pytest.raises(NotOrderable, match="tags"):
-        zskip.write(ROWS, tmp_path / "t", by=["tags"])
-    assert nothing_left(tmp_path / "t")
-
-
-def test_a_column_that_no_query_can_name_is_refused(tmp_path: Path) -> None:
-    for names, message in ((["a", "A"], '"a" and "A"'), (["a", "a"], '"a" and "a"'), (["a", ""], "has no name")):
-        with pytest.raises(SchemaError, match=message):
-            zskip.write(pa.table([[1], [2]], names=names), tmp_path / "t", by=["a"])
-        assert nothing_left(tmp_path / "t")
-
-
-def test_a_predicate_that_does_not_parse_is_underlined(tmp_path: Path) -> None:
-    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
-    with pytest.raises(SqlSyntaxError) as raised:
-        table.plan("n > 5 AND AND n < 7")
-    assert "^" in str(raised.value)
-
-
-def test_a_folder_without_parquet(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(NoParquet, match="empty"):
-        zskip.index(tmp_path / "empty")
-    with pytest.raises(NoParquet):
-        zskip.write(str(tmp_path / "empty"), tmp_path / "t", by=["n"])
-    with pytest.raises(TableNotFound):
-        zskip.open(tmp_path / "empty")
-    assert nothing_left(tmp_path / "empty")
-    assert nothing_left(tmp_path / "t")
+    assert not [path for path in tmp_path.rglob("_zskip/**/*") if path.is_file() and "made" not in path.parts]
+    assert not (tmp_path / "made").exists() or zskip.open(tmp_path / "made").version == 1
 
 
 @pytest.mark.parametrize("damage", ["truncated", "not parquet"])
@@ -118,28 +235,6 @@ def test_an_existing_table_stays(tmp_path: Path) -> None:
     with pytest.raises(TableExists, match="overwrite"):
         zskip.write(ROWS, tmp_path / "t", by=["n"])
     assert sorted((tmp_path / "t").rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"files": 0},
-        {"rows_per_file": 0},
-        {"file_size": "0MB"},
-        {"row_group_rows": 0},
-        {"layout": "spiral"},
-        {"compression": "zip"},
-        {"files": 3, "rows_per_file": 3},
-        {"mode": "replace"},
-        {"weights": {"n": -1.0}},
-        {"memory_limit": 1},
-    ],
-    ids=str,
-)
-def test_options_out_of_range(options: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption):
-        zskip.write(ROWS, tmp_path / "t", by=["n"], **options)  # type: ignore[arg-type]  # they are wrong on purpose
-    assert nothing_left(tmp_path / "t")
 
 
 def test_a_source_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
@@ -254,20 +349,6 @@ def test_one_text_is_not_taken_for_a_list_of_letters(tmp_path: Path) -> None:
     assert list(table.clustering("src_ip")) == ["src_ip"]
 
 
-@pytest.mark.parametrize(
-    ("sql", "place"),
-    [("src_ip", "src_ip"), ("n > 5 AND src_ip", "src_ip"), ("NOT 'yes'", "'yes'"), ("(src_ip) OR n = 1", "src_ip")],
-)
-def test_a_text_is_no_condition(sql: str, place: str, tmp_path: Path) -> None:
-    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
-    for ask in (table.plan, table.delete):
-        with pytest.raises(IncomparableTypes, match="TRUE or FALSE, and this is VARCHAR") as raised:
-            ask(sql)
-        first, second = str(raised.value).splitlines()[-2:]
-        assert first[second.index("^") : second.rindex("^") + 1] == place
-    assert zskip.open(tmp_path / "t").version == 1
-
-
 def test_the_parser_does_not_speak_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = zskip.write(ROWS, tmp_path / "t", by=["n"])
     for statement in ("CALL x()", "EXPLAIN SELECT 1", "VACUUM FULL x"):
@@ -298,11 +379,3 @@ def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: 
                 assert plan.to_arrow().num_rows == count, sql
     for sql in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
         assert table.plan(sql, dialect=dialect).skipped.files.part == 9, "what is called is no column"
-
-
-def test_verify_takes_no_number_for_predicates(tmp_path: Path) -> None:
-    table = zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a")
-    with pytest.raises(InvalidOption, match="random= is the number"):
-        table.verify(predicates=2)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="There are: full, dry_run, max_bytes, session, memory_limit"):
-        table.optimize(zz=1)  # type: ignore[call-arg]

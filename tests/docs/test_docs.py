@@ -243,3 +243,13 @@ def test_the_api_page_has_every_option_of_write() -> None:
     rows = page.split("### Options of `write`")[1].split(":::")[0].splitlines()
     named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == set(inspect.signature(zskip.write).parameters) - {"source", "path"}
+
+
+def test_the_journeys_name_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = page.split("## Five journeys")[1].split("```text")[1].split("```")[0]
+    steps = re.findall(r"^ +([\w/]+)\.([\w.]+)(?=\s|$)", drawing, re.MULTILINE)
+    assert len(steps) > 30
+    for module, name in steps:
+        assert (ROOT / "zskip" / f"{module}.py").exists(), module
+        assert pkgutil.resolve_name(f"zskip.{module.replace('/', '.')}:{name}") is not None

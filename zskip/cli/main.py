@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
 from zskip.cli.command_options import add_command
@@ -34,7 +33,7 @@ def parser() -> Parser:
         epilog=f"{EXIT_CODES}\n\nzskip COMMAND --help lists the options of a command. Start with: zskip demo",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"zskip {installed_version()}")
+    top.add_argument("--version", action=ShowVersion, nargs=0, help="show the installed version and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for family in FAMILIES:
         family.add_commands(commands)
@@ -56,11 +55,17 @@ def print_completion(given: argparse.Namespace) -> None:
     print(completion(parser(), given.shell))
 
 
-def installed_version() -> str:
-    try:
-        return version("zskip")
-    except PackageNotFoundError:
-        return "(not installed)"
+class ShowVersion(argparse.Action):
+    """Prints the version, which takes an import that no other command needs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"zskip {version('zskip')}")
+        except PackageNotFoundError:
+            print("zskip (not installed)")
+        parser.exit()
 
 
 def prepare_streams() -> None:

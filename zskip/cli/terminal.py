@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -103,9 +102,7 @@ def plain(value: object) -> Any:
     """The JSON form of a value that `json` does not support."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "tolist"):  # scalars and arrays of numpy
         return value.tolist()
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
