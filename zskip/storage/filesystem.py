@@ -81,16 +81,8 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
         """At most ``length`` bytes of a file from a non-negative ``start``."""
         return self._storage.read_range(self._relative(path), start, length)
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        relative = self._relative(path)
-        if start is None and end is None:
-            return self._storage.read(relative)
-        size = self.info(path)["size"]
-        first, last, _ = slice(start, end).indices(size)
-        return self._storage.read_range(relative, first, last - first) if last > first else b""
-
 
 class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
     def _fetch_range(self, start: int, end: int) -> bytes:
-        # The size is known since the file was opened: `cat_file` would ask for it again.
+        # Not `cat_file`, which would open the file again.
         return self.fs.read_range(self.path, start, end - start)  # type: ignore[no-any-return]
