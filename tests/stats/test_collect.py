@@ -59,6 +59,21 @@ def test_bounds_of_every_orderable_type(name: str) -> None:
     assert ranges.has_null.to_pylist() == [True, False]
 
 
+@pytest.mark.parametrize("name", ORDERABLE)
+def test_slices_without_null_have_the_bounds_of_those_with_one(name: str) -> None:
+    two = ORDERABLE[name][:2]
+    values = pa.chunked_array([two, two, two])
+    units, path = collected(values, 0, 1, 4)  # the rows after the last cut belong to no slice
+    found = units.columns[path]
+    for number, (start, stop) in enumerate(((0, 1), (1, 4))):
+        own = pa.chunked_array([*values.slice(start, stop - start).chunks, pa.nulls(1, values.type)])
+        expected = collected(own)[0].columns[path]
+        for part in ("lower", "upper", "nan_count", "lower_exact", "upper_exact"):
+            assert getattr(found, part).slice(number, 1).equals(getattr(expected, part))
+    assert found.null_count.to_pylist() == [0, 0]
+    assert collected(values, 0, 1)[0].columns[path].upper.equals(found.upper[:1])
+
+
 def test_nan_is_counted_and_not_a_bound() -> None:
     units, _ = collected(pa.array([NAN, 1.0, None, NAN, NAN, None, 2.0]), 0, 3, 5, 6, 7)
     column = units.columns["x"]

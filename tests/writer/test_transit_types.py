@@ -20,7 +20,7 @@ import zskip
 from zskip import layouts
 from zskip.core.schema import Schema
 from zskip.stats import collect
-from zskip.writer.encode import even_cuts, fitted_encoding, write_file
+from zskip.writer.encode import columns_with_nan, even_cuts, fitted_encoding, write_file
 from zskip.writer.open_source import open_source
 from zskip.writer.row_sample import RowSample
 from zskip.writer.storable import ENCODED_STRING, compact_strings, storable_rows, transit_schema
@@ -77,7 +77,7 @@ def test_a_file_of_carried_rows_reads_as_one_of_kept_rows(cells: list[dict[str, 
     for form in (rows, carried(rows)):
         target = io.BytesIO()
         units = collect.row_groups(form, cuts, Schema(KEPT))
-        write_file(target, form, KEPT, cuts, units, fitted_encoding(form, "zstd"), ["n"])
+        write_file(target, form, KEPT, cuts, columns_with_nan(form, units), fitted_encoding(form, "zstd"), ["n"])
         files.append(pq.ParquetFile(io.BytesIO(target.getvalue())))
     expected = io.BytesIO()
     pq.write_table(rows, expected, store_decimal_as_integer=True)

@@ -146,3 +146,40 @@ def test_a_file_that_needs_far_more_than_the_memory_limit_is_refused(tmp_path: P
         zskip.write(rows, tmp_path / "t", by="key", files=1, memory_limit="10MB")
     assert not list(tmp_path.rglob("*.parquet"))
     assert zskip.write(rows, tmp_path / "t", by="key", files=10, memory_limit="10MB").count() == 100_000
+
+
+@pytest.mark.parametrize("layout", ["linear", "auto"])
+def test_small_files_that_are_made_ready_together_are_as_if_alone(layout: str, tmp_path: Path) -> None:
+    """NaN in one of them takes the bounds from its own footer only, and each has its own order and statistics."""
+    dice = np.random.default_rng(3)
+    day = np.sort(dice.integers(0, 30, 600))
+    x = np.where((day == 7) & (np.arange(600) % 3 == 0), np.nan, dice.random(600))
+    name = [f"only {one}" if one % 2 else None for one in day]
+    rows = pa.table({"day": day, "k": dice.integers(0, 50, 600), "x": x, "name": name, "id": np.arange(600)})
+
+    def comparable(some: pa.Table) -> pa.Table:
+        """With 2 in place of NaN: it is above all other values too, and equals itself."""
+        values = some["x"].to_numpy()
+        return some.set_column(some.column_names.index("x"), "x", pa.array(np.where(np.isnan(values), 2.0, values)))
+
+    table = zskip.write(rows, tmp_path / "t", by=["k", "x"], partition_by="day", layout=layout)
+    assert comparable(table.to_arrow()).sort_by("id").equals(comparable(rows))
+    found = table.index.data_files()
+    assert len(found) == 30
+    for number, path in enumerate(found.path.to_pylist()):
+        (of_day,) = {int(path.split("/")[0].removeprefix("day="))}
+        own = rows.filter(pa.array(day == of_day))
+        file = pq.ParquetFile(tmp_path / "t" / path)
+        stored = comparable(file.read())
+        assert stored.sort_by("id").equals(comparable(own).drop_columns("day"))
+        if layout == "linear":
+            assert stored.equals(stored.sort_by([("k", "ascending"), ("x", "ascending")]))
+        assert file.metadata.row_group(0).column(1).is_stats_set == (of_day != 7)
+        assert set(stored["name"].to_pylist()) == {f"only {of_day}" if of_day % 2 else None}
+        for units in (found.files, found.row_groups):
+            one = units.take(np.array([number]))
+            assert one.row_count.to_pylist() == [own.num_rows]
+            assert one.columns["x"].nan_count.to_pylist() == [int(np.isnan(own["x"].to_numpy()).sum())]
+            assert one.columns["name"].null_count.to_pylist() == [own["name"].null_count]
+            assert one.columns["k"].lower.to_pylist() == [min(own["k"].to_pylist())]
+            assert one.columns["k"].upper.to_pylist() == [max(own["k"].to_pylist())]

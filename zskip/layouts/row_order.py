@@ -32,6 +32,8 @@ def arrange(
     rows = len(columns[0])
     if linear:
         return np.lexsort([dense_codes(column)[0] for column in reversed(columns)]).astype(np.int64)
+    if rows <= min(row_group_rows, _PAGE_ROWS):
+        return np.arange(rows)
     tiles = _Tiles.of(columns, quantiles, weights)
     order = np.arange(rows)
     for unit in (row_group_rows, min(row_group_rows, _PAGE_ROWS)):

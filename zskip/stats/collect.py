@@ -56,6 +56,9 @@ def _merged(column: ColumnStatistics) -> ColumnStatistics:
 
 def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
     values = _encoded(column, rows)
+    if (fixed := _bounds_of_slices(values, cuts)) is not None:
+        zeros, exact = pa.array(np.zeros(len(cuts) - 1, np.int64)), pa.repeat(True, len(cuts) - 1)
+        return ColumnStatistics(*fixed, zeros, zeros, exact, exact)
     bounds = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
     slices = [values.slice(start, end - start) for start, end in bounds]
     null_count = pa.array([part.null_count for part in slices], pa.int64())
@@ -72,6 +75,19 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
     lower, lower_exact = _cut([lower for lower, _ in ends], column.type, upwards=False)
     upper, upper_exact = _cut([upper for _, upper in ends], column.type, upwards=True)
     return ColumnStatistics(lower, upper, null_count, nan_count, lower_exact, upper_exact)
+
+
+def _bounds_of_slices(values: pa.ChunkedArray, cuts: np.ndarray) -> tuple[pa.Array, pa.Array] | None:
+    """The bounds of all slices at once, for integers, times and floats without NULL and NaN; None for other values."""
+    floats = may_hold_nan(values.type)
+    stored = values.type if floats or t.is_integer(values.type) else t.ticks(values.type)
+    if stored is None or t.is_dictionary(values.type) or values.null_count or not (np.diff(cuts) > 0).all():
+        return None
+    numbers = pa.chunked_array([chunk.view(stored) for chunk in values.chunks], stored).to_numpy()[: cuts[-1]]
+    lower, upper = np.minimum.reduceat(numbers, cuts[:-1]), np.maximum.reduceat(numbers, cuts[:-1])
+    if floats and np.isnan(upper).any():
+        return None
+    return pa.array(lower, stored).view(values.type), pa.array(upper, stored).view(values.type)
 
 
 def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:

@@ -7,7 +7,7 @@ although NaN is greater. So a column that contains NaN gets no bounds in the foo
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -84,7 +84,7 @@ def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
             rows,
             rows.schema,
             even_cuts(rows.num_rows, max(1, rows.num_rows)),
-            FileStatistics(pa.array([], pa.int64()), {}),
+            (),
             encoding,
             (),
         )
@@ -109,17 +109,16 @@ def write_file(
     rows: pa.Table,
     kept: pa.Schema,
     cuts: np.ndarray,
-    units: FileStatistics,
+    with_nan: Collection[str],
     encoding: Encoding,
     sorted_by: Sequence[str],
 ) -> None:
     """Write rows as one Parquet file, with one row group between each two cuts.
 
-    ``kept``: the Arrow schema for the footer, since the rows may have transit types · ``units``: the statistics of the
-    row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names the columns by which
-    they are.
+    ``kept``: the Arrow schema for the footer, since the rows may have transit types · ``with_nan``: the Parquet paths
+    of leaves that hold NaN · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names the
+    columns by which they are.
     """
-    with_nan = _columns_with_nan(rows, units)
     leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
     statistics: Any = True if not with_nan else [path for path in leaves if path not in with_nan]
     writer = pq.ParquetWriter(
@@ -175,7 +174,7 @@ def _true(mask: pa.BooleanArray) -> np.ndarray:
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool)
 
 
-def _columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
+def columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
     """The Parquet paths of leaves with a NaN, by the statistics, or by the values for leaves in lists."""
     counted = {
         ".".join(split_path(path))

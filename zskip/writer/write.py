@@ -35,7 +35,15 @@ from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.writer.compact_rows import NarrowForms
-from zskip.writer.encode import Encoding, encoding_of, even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.encode import (
+    Encoding,
+    columns_with_nan,
+    encoding_of,
+    even_cuts,
+    fitted_encoding,
+    stored_bytes,
+    write_file,
+)
 from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.paths import in_place
@@ -70,6 +78,10 @@ _DICTIONARY_DIVISOR = 64
 _UNPACKED = 10
 # A file of fewer rows has the encoding of the first rows: fitting its own takes longer than writing it.
 _FEW_ROWS = 4_096
+# Small files are made ready together, up to this number of rows: fewer than Parquet's pages, which are not cut further.
+_ROWS_TOGETHER = 16_384
+# A bucket in memory has at least so many bytes, for many of the small files.
+_LEAST_BUCKET = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +180,18 @@ class _RowProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """A written file. ``units``: the statistics of its row groups."""
+class _Files:
+    """Files that were written together, in layout order: one with all its row groups, or several with one each.
 
-    path: str
+    ``units``: the statistics of the row groups
+    """
+
+    paths: list[str]
     units: FileStatistics
+
+    @property
+    def rows(self) -> int:
+        return int(pc.sum(self.units.row_count, min_count=0).as_py())
 
 
 @dataclass(slots=True)
@@ -223,7 +242,7 @@ class _Write:
         by = [column.path for column in self.schema.orderable(self.options.by)]
         sorted_by = top_level(by, self.schema)
 
-        def replaced(item: tuple[int, int, str, int | None]) -> _File | None:
+        def replaced(item: tuple[int, int, str, int | None]) -> _Files | None:
             position, number, path, size = item
             given = rows_of(number)
             if not given.num_rows:
@@ -231,7 +250,7 @@ class _Write:
             if self.star is not None:
                 joined = self.star.joined(of_parts(given.schema, [given])).parts(None)
                 given = pa.concat_tables(part() for part in joined)
-            rows = trimmed(storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by)))
+            rows = storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by))
             folder = path[: path.rfind("/") + 1].removeprefix("_data/" if self.options.hidden else "")
             if index.source is not None:  # whose names need not contain the values of the partition
                 ((key,), _) = partition_numbers(given, self.options.partition_by)
@@ -240,17 +259,16 @@ class _Write:
             uri = self.storage.uri_of(path)
             with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as old:
                 encoding = encoding_of(old.metadata, rows, self.options.compression)
-            return self._write_file(target, rows, sorted_by, encoding)
+            return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows), sorted_by, encoding)
 
         sizes = index.sizes(numbers).to_pylist()
         largest = max((size or 0 for size in sizes), default=0)
         window = int(max(1, min(self.cores + 1, self.limit // max(1, _UNPACKED * largest))))
         items = zip(range(len(paths)), numbers.tolist(), paths, sizes, strict=True)
         files = [file for file in in_parallel(self.pool, replaced, items, window) if file is not None]
-        rows = sum(pc.sum(file.units.row_count).as_py() for file in files)
-        return self._written(Routing((), ((),), ()), files, rows)
+        return self._written(Routing((), ((),), ()), files, sum(file.rows for file in files))
 
-    def _written(self, routing: Routing, files: Sequence[_File], rows: int) -> Written:
+    def _written(self, routing: Routing, files: Sequence[_Files], rows: int) -> Written:
         data_files = self._data_files(files)
         if self.star is not None:
             data_files = self.star.with_versions(data_files)
@@ -259,7 +277,7 @@ class _Write:
             data_files = replace(data_files, id=new_ids(len(data_files)))
             ids = dict(zip(data_files.path.to_pylist(), data_files.id.to_pylist(), strict=True))
             segments = published(self.drafts, self.sketches, ids, self.cores)
-        return Written(routing, data_files, rows, max(1, -(-rows // max(len(files), 1))), segments)
+        return Written(routing, data_files, rows, max(1, -(-rows // max(len(data_files), 1))), segments)
 
     def _profile(self, source: RowSource) -> _RowProfile:
         for part in source.parts(None):
@@ -318,7 +336,11 @@ class _Write:
     def _buckets(self, files: int, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
         """Empty buckets for ``size`` bytes, and the bucket of each file."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
-        wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
+        wanted = (
+            max(4 * self.cores, size // _LEAST_BUCKET)
+            if in_memory
+            else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
+        )
         count = max(1, min(files, wanted, _MOST_BUCKETS))
         bucket_of = np.arange(max(files, 1)) * count // max(files, 1)
         if in_memory:
@@ -365,10 +387,10 @@ class _Write:
         profile: _RowProfile,
         narrow: NarrowForms,
         total: int,
-    ) -> list[_File]:
+    ) -> list[_Files]:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
-        def write_bucket(bucket: int) -> list[_File]:
+        def write_bucket(bucket: int) -> list[_Files]:
             # A bucket's rows are in memory twice: in their narrow form, and sorted in transit types.
             sorting = _SORTING_FACTOR * profile.in_memory * buckets.rows(bucket)
             needed = int(buckets.bytes(bucket) + sorting)
@@ -377,11 +399,11 @@ class _Write:
                 return list(self._files_of(buckets.take(bucket), routing, narrow, profile))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
-        files: list[_File] = []
+        files: list[_Files] = []
         done = 0
         for written in in_parallel(self.pool, write_bucket, filled, 2 * self.cores):
             files.extend(written)
-            done += sum(pc.sum(file.units.row_count).as_py() for file in written)
+            done += sum(each.rows for each in written)
             pa.default_memory_pool().release_unused()
             self.options.report("write", done, total)
         return files
@@ -398,45 +420,79 @@ class _Write:
 
     def _files_of(
         self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, profile: _RowProfile
-    ) -> Iterator[_File]:
+    ) -> Iterator[_Files]:
         """Write the files of one bucket. It frees each column as soon as the last file has taken its rows."""
         schema = profile.transit
         pending = _by_file(bucket)
         del bucket
         while pending:
-            file, runs = pending.pop(0)
+            count = self._files_together(pending, routing)
+            together, pending[:count] = pending[:count], []
+            sizes = [sum(run.num_rows for run in runs) for _, runs in together]
             columns = {
-                name: narrow.unified(name, [run.column(number) for run in runs])
+                name: narrow.unified(name, [run.column(number) for _, runs in together for run in runs])
                 for number, name in enumerate(schema.names)
             }
-            rows = sum(run.num_rows for run in runs)
-            del runs
-            assignment = routing.assignment_of(file)
+            paths = [
+                self.options.data_path(routing.folder_of(file), f"part-{file:06d}-{self.id}") for file, _ in together
+            ]
+            assignment = routing.assignment_of(together[0][0])
+            del together
             by = top_level(assignment.columns, self.schema)
             for name in by:  # combine the chunks of columns that are used more than once
                 columns[name] = _combined(columns[name])
             keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
-            arranged = assignment.arrange(keys, int(even_cuts(rows, self.group_rows)[1]))
+            cuts = offsets_of(sizes) if len(sizes) > 1 else even_cuts(sizes[0], self.group_rows)
+            arranged = assignment.arrange(keys, int(cuts[1] if len(sizes) == 1 else cuts[-1]))
+            if len(sizes) > 1:  # each row in its file, in this order
+                file_of = np.repeat(np.arange(len(sizes)), sizes)
+                arranged = arranged[np.argsort(file_of[arranged], kind="stable")]
             del keys
-            path = self.options.data_path(routing.folder_of(file), f"part-{file:06d}-{self.id}")
-            rows_of_file = _taken(columns, narrow, schema, arranged)
-            yield self._write_file(path, trimmed(rows_of_file), by, profile.encoding if rows < _FEW_ROWS else None)
+            encoding = profile.encoding if max(sizes) < _FEW_ROWS else None
+            yield self._write_files(paths, _taken(columns, narrow, schema, arranged), cuts, by, encoding)
 
-    def _write_file(
-        self, path: str, rows: pa.Table, sorted_by: Sequence[str], encoding: Encoding | None = None
-    ) -> _File:
-        """``encoding``: by default fitted to the rows."""
-        cuts = even_cuts(rows.num_rows, self.group_rows)
+    def _files_together(self, pending: Sequence[tuple[int, list[pa.RecordBatch]]], routing: Routing) -> int:
+        """The number of files, from the first, to make ready together: of one row group each, and one assignment."""
+        assignment, rows = routing.assignment_of(pending[0][0]), 0
+        most = min(self.group_rows, _FEW_ROWS - 1)
+        for number, (file, runs) in enumerate(pending):
+            size = sum(run.num_rows for run in runs)
+            rows += size
+            if size > most or rows > _ROWS_TOGETHER or routing.assignment_of(file) is not assignment:
+                return max(1, number)
+        return len(pending)
+
+    def _write_files(
+        self,
+        paths: list[str],
+        rows: pa.Table,
+        cuts: np.ndarray,
+        sorted_by: Sequence[str],
+        encoding: Encoding | None = None,
+    ) -> _Files:
+        """Write one file with row groups between the cuts, or several with one each. ``encoding``: by default fitted to
+        the rows."""
         units = collect.row_groups(rows, cuts, self.schema)
-        stored = self._stored(rows)
-        self.staged.add([path])
-        encoding = encoding or fitted_encoding(stored, self.options.compression)
-        kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names], self.schema.arrow.metadata)
-        with self.storage.open_writer(path) as target:
-            write_file(target, stored, kept, cuts, units, encoding, sorted_by)
-        if self.sketches is not None:
-            self.sketches.add(path, [keys_of(name, self.schema, rows) for name in self.sketches.names])
-        return _File(path, units)
+        self.staged.add(paths)
+        encoding = encoding or fitted_encoding(self._stored(rows), self.options.compression)
+        any_nan = columns_with_nan(self._stored(rows), units)
+        for number, path in enumerate(paths):
+            inside, own, with_nan = cuts, rows, any_nan
+            if len(paths) > 1:
+                own = rows.slice(cuts[number], cuts[number + 1] - cuts[number])
+                inside = np.array([0, own.num_rows])
+            own = trimmed(own)
+            stored = self._stored(own)
+            if any_nan and len(paths) > 1:
+                with_nan = columns_with_nan(stored, units.take(np.array([number])))
+            kept = pa.schema(
+                [self.schema.arrow.field(name) for name in stored.column_names], self.schema.arrow.metadata
+            )
+            with self.storage.open_writer(path) as target:
+                write_file(target, stored, kept, inside, with_nan, encoding, sorted_by)
+            if self.sketches is not None:
+                self.sketches.add(path, [keys_of(name, self.schema, own) for name in self.sketches.names])
+        return _Files(paths, units)
 
     def _stored(self, rows: pa.Table) -> pa.Table:
         """The columns in the files: the folders have the values of partition columns, and the index alone knows the
@@ -444,20 +500,22 @@ class _Write:
         attributes = [] if self.star is None else [field.name for field in self.star.attributes]
         return rows.drop_columns([*self.options.partition_by, *attributes])
 
-    def _data_files(self, files: Sequence[_File]) -> DataFiles:
-        paths = [file.path for file in files]
+    def _data_files(self, written: Sequence[_Files]) -> DataFiles:
+        paths = [path for each in written for path in each.paths]
         listed = self.storage.size_and_modified(paths)
         position = pc.index_in(pa.array(paths, pa.string()), listed.path)
-        groups = [file.units for file in files]
         nothing = FileStatistics(pa.array([], pa.int64()), {})
+        groups = [each.units for each in written] or [nothing]
+        whole = [collect.merged(each.units) if len(each.paths) == 1 else each.units for each in written] or [nothing]
+        counts = [len(each.units) if len(each.paths) == 1 else 1 for each in written for _ in each.paths]
         return DataFiles(
             pa.array(paths, pa.string()),
             listed.size.take(position),
             listed.modified.take(position),
             listed.etag.take(position),
-            FileStatistics.concat([collect.merged(units) for units in groups]) if groups else nothing,
-            FileStatistics.concat(groups) if groups else nothing,
-            offsets_of([len(units) for units in groups]),
+            FileStatistics.concat(whole),
+            FileStatistics.concat(groups),
+            offsets_of(counts),
         )
 
 
