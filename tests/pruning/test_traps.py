@@ -87,8 +87,8 @@ def not_is_the_complement(patch: pytest.MonkeyPatch) -> None:
 
 
 def unsigned_as_signed(patch: pytest.MonkeyPatch) -> None:
-    right = spans._integer_keys
-    patch.setattr(spans, "_integer_keys", lambda values: right(values) ^ np.int64(-(2**63)))
+    right, sign = spans.sortable_numbers, np.uint64(1 << 63)
+    patch.setattr(spans, "sortable_numbers", lambda v: right(v) ^ sign if v.type == pa.uint64() else right(v))
 
 
 def fitted(make: Callable[[Any, pa.DataType], Any]) -> Guard:
