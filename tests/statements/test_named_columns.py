@@ -16,7 +16,6 @@ from tests.statements.fuzz import Sides, sides
 from tests.statements.random_statements import random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements.duckdb import parsed_statements, pruned_tables, statement
-from zskip.statements.duckdb.session import Transaction
 from zskip.statements.duckdb.statement import rewrite
 from zskip.statements.duckdb.stubs import make_stubs, named_columns
 from zskip.statements.duckdb.table_places import shape, table_places, tokens, without_long_lists
@@ -40,7 +39,7 @@ def _rules(text: str, params: Any, given: Sides, *, named: bool) -> tuple[Any, .
         return None
     given_params = params if parsed.statement.named_parameters else None
     places = parsed.places if named else replace(parsed.places, only_named=False)
-    rules = pruned_tables._rules(replace(parsed, places=places), given.own, given_params, Transaction.NONE)
+    rules = pruned_tables._rules(replace(parsed, places=places), given.own, given_params, False)
     return sorted(rules.scans), sorted(rules.joins), sorted(map(repr, rules.first)), sorted(map(repr, rules.aggregates))
 
 

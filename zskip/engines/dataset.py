@@ -109,7 +109,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         """A scanner over the survivors. Errors raised while reading it name the files."""
         wanted = self._both(filter)
         scan = self._survivors(wanted)
-        with naming_bad_files(scan):
+        with naming_bad_files([scan]):
             if _native(scan) and not _may_compare_with_nan(wanted):
                 yield ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ _NAMED = 10
 def reading(scan: Scan) -> Iterator[None]:
     """As `naming_bad_files`; and errors about the SQL in which zskip reads a plan point into the plan's predicate."""
     text = "" if scan.predicate is None else scan.predicate.text
-    with pointing_at(text, ""), naming_bad_files(scan), _raising_streamed_errors():
+    with pointing_at(text, ""), naming_bad_files([scan]), _raising_streamed_errors():
         yield
 
 
@@ -49,7 +49,7 @@ def _raising_streamed_errors() -> Iterator[None]:
 
 
 @contextmanager
-def naming_bad_files(*scans: Scan) -> Iterator[None]:
+def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
     """Raise `TableNotFound` for missing files and `CorruptFile` for a damaged one in place of an engine's error.
 
     If every file can be read on its own, the engine's error is raised with a note that names the files. An interrupt is
@@ -66,6 +66,7 @@ def naming_bad_files(*scans: Scan) -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's if DuckDB fails during a stream
+        scans = list(scans)
         for scan in scans:
             if message := _gone(scan):
                 raise TableNotFound(message) from error

@@ -25,18 +25,24 @@ _SHARDS_AT_ONCE = 16
 _MANY_FILES, _LEAST_SAVING = 1 << 12, 8
 """Files from which it pays to ask sketches first, and the factor by which these must reduce the files."""
 
+_FEW_FILES = 32
+"""Local files whose footers an engine reads in less time than their row groups take here."""
+
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
     """The `Plan` of a predicate over an index: the result of `find_survivors` for users."""
     return Plan(find_survivors(index, predicate, changes=changes))
 
 
-def find_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
+def find_survivors(
+    index: Index, predicate: Predicate | None, *, changes: Changes | None = None, few_as_whole: bool = False
+) -> Survivors:
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them if it is None.
 
     ``changes``: the differences between a listing and the index. New and changed files are kept, since nothing is known
-    of them; files that are gone are left out. Raises `SqlError` if the predicate was bound to another table and this
-    table lacks its columns.
+    of them; files that are gone are left out · ``few_as_whole``: for an engine that skips row groups itself, leave the
+    row groups of a few local files to it. Raises `SqlError` if the predicate was bound to another table and this table
+    lacks its columns.
     """
     if predicate is None:
         everything = np.arange(len(index), dtype=np.int64)
@@ -46,19 +52,24 @@ def find_survivors(index: Index, predicate: Predicate | None, *, changes: Change
     budget = Budget()
     shards = _surviving_shards(index, predicate, columns, budget)
     files, all_match = _surviving_files(index, predicate, columns, shards, budget)
-    groups = _surviving_groups(index, predicate, columns, files[~all_match], budget)
+    few = few_as_whole and len(files) <= _FEW_FILES and index.storage.local is not None
+    groups = None if few else _surviving_groups(index, predicate, columns, files[~all_match], budget)
     if groups is None:
         return Survivors(index, predicate, files, all_match, changes=changes).without_stale()
     alive = all_match | np.isin(files, groups.file)
     return Survivors(index, predicate, files[alive], all_match[alive], groups, changes).without_stale()
 
 
-def kept_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
+def kept_survivors(
+    index: Index, predicate: Predicate | None, *, changes: Changes | None = None, few_as_whole: bool = False
+) -> Survivors:
     """The result of `find_survivors` for a predicate bound to the table's columns, cached if there are no changes."""
     if changes:
-        return find_survivors(index, predicate, changes=changes)
-    meaning = None if predicate is None else (predicate.sql() or predicate, predicate.dialect)
-    return index.once(("survivors", meaning), lambda: find_survivors(index, predicate), _bytes)
+        return find_survivors(index, predicate, changes=changes, few_as_whole=few_as_whole)
+    meaning = None if predicate is None else (predicate.sql() or predicate, predicate.dialect, few_as_whole)
+    return index.once(
+        ("survivors", meaning), lambda: find_survivors(index, predicate, few_as_whole=few_as_whole), _bytes
+    )
 
 
 def _bytes(survivors: Survivors) -> int:

@@ -60,7 +60,7 @@ def native_scan(
     within: str | None = None,
     file_column: str | None = None,
     whole: Collection[str] = (),
-    form: _StoredForm | None = None,
+    form: StoredForm | None = None,
     held: Mapping[str, str | None] | None = None,
 ) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose paths contain the values of ``partition_by``.
@@ -92,11 +92,12 @@ def read_of_files(
     files: Sequence[str],
     schema: pa.Schema,
     *,
+    columns: Collection[str] | None = None,
     partition_by: Sequence[str] = (),
     within: str | None = None,
     file_column: str | None = None,
     whole: Collection[str] = (),
-    form: _StoredForm | None = None,
+    form: StoredForm | None = None,
     held: Mapping[str, str | None] | None = None,
     uniform: bool = False,
     of_files: bool = False,
@@ -105,32 +106,41 @@ def read_of_files(
 ) -> Select:
     """All rows of these files as the table's columns, for FROM. Its ``sql`` is no whole statement.
 
-    ``files``: paths or URLs for DuckDB, in which wildcards have no meaning · ``within``: a condition on
-    ``file_row_number`` · ``whole``: structs to read completely before a field is extracted · ``form``: how the files
-    store the rows, if not as the table does · ``held``: the name of each column in the files, None for one that no file
-    has; None if that is unknown · ``uniform``: all files have the table's columns and types, except for
-    ``partition_by`` · ``of_files``: the statement reads DuckDB's own columns about files, which a subquery would hide ·
-    ``statistics``: for columns, ``min`` and ``max`` over all rows, which DuckDB trusts, and perhaps ``distinct_count``,
-    by which it estimates, as texts · ``guard``: an SQL expression that is FALSE, or raises an error when DuckDB binds
-    the read.
+    ``files``: paths or URLs for DuckDB, in which wildcards have no meaning · ``columns``: those that are needed, None
+    for all; others may be there · ``within``: a condition on ``file_row_number`` · ``whole``: structs to read
+    completely before a field is extracted · ``form``: how the files store the rows, if not as the table does ·
+    ``held``: the name of each column in the files, None for one that no file has; None if that is unknown ·
+    ``uniform``: all files have the table's columns and types, except for ``partition_by`` · ``of_files``: the statement
+    reads DuckDB's own columns about files, which a subquery would hide · ``statistics``: for columns, ``min`` and
+    ``max`` over all rows, which DuckDB trusts, and perhaps ``distinct_count``, by which it estimates, as texts ·
+    ``guard``: an SQL expression that is FALSE, or raises an error when DuckDB binds the read.
 
     DuckDB's planner expects each file to have as many rows as the first one; with a ``schema=``, which only an unknown
     ``held`` needs, it expects one row in all.
     """
-    types = {field.name: duckdb_type(field.type) for field in schema}
     _refuse_ambiguous(schema.names)
+    taken = schema.names
+    if columns is not None:
+        # A read without any column of the files would have no rows.
+        in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
+        if not set(columns) & set(in_files):
+            columns = {*columns, *in_files[:1]}
+        schema = pa.schema([field for field in schema if field.name in columns])
+        partition_by = [name for name in partition_by if name in columns]
+        form = None if form is None else form.of_columns(columns)
     if not files:
+        types = {field.name: duckdb_type(field.type) for field in schema}
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
         added = "" if file_column is None else f", CAST(NULL AS VARCHAR) AS {identifier(file_column)}"
         bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
         return Select(f"(SELECT {nothing or 'NULL'}{added}{bound} WHERE false)", {})
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     # The default, "filename", may be one of the table's columns.
-    file = file_column or (file_column_name(schema.names) if partition_by and form is None else None)
+    file = file_column or (file_column_name(taken) if partition_by and form is None else None)
     options = _Options(any(_holds_floats(field.type) for field in stored), file, guard, statistics or {})
-    if held is not None and not (binds_schemas() and stored.names):
+    if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
         held = None
-    deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", schema.names))
+    deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
     # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
     shown = {name: name for name in stored.names}
     if form is not None and (deleted is not None or form.values):
@@ -144,16 +154,19 @@ def read_of_files(
         footer_maximum = len(files) == 1 and options.may_hold_nan
         plain, closed = not footer_maximum or (structs and not of_files), footer_maximum and structs and not of_files
         whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
-    columns = stored_columns(stored)
+        if plain and not closed and within is None and file_column is None and not partition_by and form is None:
+            return Select(options.plain(), {FILES: without_patterns(files)})
+    types = {field.name: duckdb_type(field.type) for field in schema}
+    inside = stored_columns(stored)
     if plain:
         source, held = options.plain(), None
     elif held is not None:
-        source = options.bound({inside: one.type for one in columns if (inside := held[one.name]) is not None})
+        source = options.bound({name: one.type for one in inside if (name := held[one.name]) is not None})
     else:
-        source = options.with_schema(columns, shown)
+        source = options.with_schema(inside, shown)
     values = {
         one.name: _value(one, types[one.name], shown[one.name] if held is None else held[one.name], one.name in whole)
-        for one in columns
+        for one in inside
     }
     parameters: dict[str, Any] = {FILES: without_patterns(files)}
     if form is not None:
@@ -394,16 +407,20 @@ _VALUES, _DELETED = "zskip_files_value", "zskip_files_deleted"
 
 
 @dataclass(frozen=True, slots=True)
-class _StoredForm:
+class StoredForm:
     """For each planned file, the values of its partition columns, and its deleted rows as a string of 0 and 1."""
 
     values: Mapping[str, list[Any]]
     deleted: list[str | None]
 
-    def take(self, files: Sequence[int]) -> _StoredForm:
+    def of_columns(self, names: Collection[str]) -> StoredForm:
+        """The form of some of the columns."""
+        return StoredForm({name: each for name, each in self.values.items() if name in names}, self.deleted)
+
+    def take(self, files: Sequence[int]) -> StoredForm:
         """The form of some of the files, by number, in that order."""
         values = {name: [each[file] for file in files] for name, each in self.values.items()}
-        return _StoredForm(values, [self.deleted[file] for file in files])
+        return StoredForm(values, [self.deleted[file] for file in files])
 
     def columns(self, types: Mapping[str, str]) -> dict[str, str]:
         """The partition columns as expressions in a SELECT from the files, by name."""
@@ -433,13 +450,13 @@ class _StoredForm:
         return given | ({_DELETED: self.deleted} if any(self.deleted) else {})
 
 
-def stored_form(scan: Scan) -> _StoredForm | None:
+def stored_form(scan: Scan) -> StoredForm | None:
     """The stored form of a scan's files; None if the files store the table's rows unchanged."""
     if scan.source is None:
         return None
     fields = scan.schema.arrow
     values = {name: _texts(values, fields.field(name).type) for name, values in scan.values.items()}
-    return _StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
+    return StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
 
 
 @dataclass(frozen=True, slots=True)

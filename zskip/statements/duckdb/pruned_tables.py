@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from zskip.core import types as t
@@ -24,8 +26,16 @@ from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
-from zskip.statements.duckdb.session import Transaction, schema_of, session_of
-from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns, tells_apart
+from zskip.statements.duckdb.session import schema_of, session_of
+from zskip.statements.duckdb.stubs import (
+    Stub,
+    engine_plan,
+    file_columns,
+    make_stubs,
+    named_columns,
+    printed_columns,
+    tells_apart,
+)
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start, has_pivot
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
     from zskip.plan import Survivors
     from zskip.statements.first_rows import FirstRows
     from zskip.statements.joins import JoinedTable, KeySet
+    from zskip.tablelog import Index
 
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
@@ -74,7 +85,8 @@ class PrunedTable:
 class _Rules:
     """The inputs of the rules of `zskip.statements`, from DuckDB's plan of a statement over stubs.
 
-    ``only_named``: the stubs had only the columns that the text names.
+    ``only_named``: the stubs had only the columns that the text names · ``unneeded``: the tables of which DuckDB proves
+    that no row is needed, by number.
     """
 
     scans: Sequence[Scan] = ()
@@ -82,6 +94,7 @@ class _Rules:
     first: Sequence[FirstRows] = ()
     aggregates: Sequence[Aggregates] = ()
     only_named: bool = False
+    unneeded: Collection[int] = ()
 
 
 def pruned_tables(
@@ -89,23 +102,34 @@ def pruned_tables(
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
-    transaction: Transaction | None,
+    *,
+    begun: bool,
+    prune: bool = True,
+    explained: bool = False,
 ) -> list[PrunedTable]:
-    """The tables of a statement in textual order. ``transaction``: the one in which it runs; None to skip no files."""
+    """The tables of a statement in textual order.
+
+    ``begun``: as in `engine_plan` · ``prune``: False to skip no files · ``explained``: a user wants to know the row
+    groups.
+    """
     text, found = parsed.statement.query, parsed.found
     rules = _Rules(only_named=parsed.settled and parsed.places.only_named)
-    if transaction is not None and _may_skip_files(parsed, params):
-        rules = _rules(parsed, con, params, transaction)
+    if prune and _may_skip_files(parsed, con, params, explained):
+        rules = _rules(parsed, con, params, begun)
     tables, complete, types = [], [], []
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, schema_of(index, con), lambda: session_of(con))
-        survivors = kept_survivors(index, conditions.predicate, changes=changes[index])
+        survivors = kept_survivors(index, conditions.predicate, changes=changes[index], few_as_whole=not explained)
+        if number in rules.unneeded:
+            survivors = survivors.narrowed(np.zeros(0, np.int64))
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
             skipped = survivors.total_files - len(survivors)
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
+        if number in rules.unneeded:
+            table.reasons.append(f"no row can satisfy the conditions: {survivors.total_files:,} files skipped")
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
@@ -123,7 +147,7 @@ def pruned_tables(
         _after_row_rules(table, rules, number, complete[number], queries, types[number])
         for number, table in enumerate(tables)
     ]
-    if transaction is not None:
+    if prune:
         _remember_gain(parsed, params, any(table.gains for table in pruned))
     return pruned
 
@@ -152,9 +176,18 @@ def _is_string(table: JoinedTable, name: str) -> bool:
 
 _GAINLESS: set[int] = set()
 _MOST_GAINLESS = 4096
+# DuckDB opens this many local files, and skips them by their footers, in about the time of an EXPLAIN.
+_FEW_FILES = 32
+# Functions that the index may answer.
+_ANSWERED = frozenset({"count", "count_star", "min", "max"})
 
 
-def _may_skip_files(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None) -> bool:
+def _may_skip_files(
+    parsed: Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    explained: bool,
+) -> bool:
     """The rule whether a statement is explained over stubs, so that files can be skipped.
 
     | a statement is not                                    | because                                              |
@@ -162,12 +195,41 @@ def _may_skip_files(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | 
     | that names the position of files in their list        | it depends on files that are skipped                 |
     | that stores the result of a PIVOT by values           | DuckDB runs a part of it to plan it, without rows    |
     | that skipped no file before, over the same versions   | reading all files is correct, whatever else changed  |
+    | over few files that share the values of each column   | DuckDB skips them by their footers in less time,     |
+    | that it names                                         | unless a user wants to know what is skipped          |
     """
     if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
         return False
     if any(word.text.lower() == FILE_POSITION for word in parsed.words):
         return False
-    return params is not None or _version_of(parsed) not in _GAINLESS
+    if params is None and _version_of(parsed) in _GAINLESS:
+        return False
+    if explained or not (parsed.settled and parsed.places.only_named) or parsed.places.functions & _ANSWERED:
+        return True
+    text = parsed.statement.query
+    return any(_tells_files_apart(index, named_columns(schema_of(index, con).arrow, text)) for _, index in parsed.found)
+
+
+def _tells_files_apart(index: Index, columns: pa.Schema) -> bool:
+    """Whether conditions on some columns may skip files in less time than DuckDB needs to open them."""
+    snapshot = index.snapshot
+    if len(index) > _FEW_FILES or index.storage.local is None or snapshot.sketches or snapshot.dimensions:
+        return True
+    named = [leaf for leaf in snapshot.schema.columns.values() if leaf.parts[0] in columns.names]
+    leaves = [leaf for leaf in named if leaf.orderable]
+    return any(
+        index.once(("apart", leaf.path), partial(_ranges_are_apart, index, leaf.path), _bytes) for leaf in leaves
+    )
+
+
+def _ranges_are_apart(index: Index, path: str) -> bool:
+    """Whether the ranges of a column in all files have no value in common."""
+    ranges = index.files(None, [path]).statistics.columns[path]
+    return bool(pc.less(pc.min(ranges.upper), pc.max(ranges.lower)).as_py())
+
+
+def _bytes(_: bool) -> int:
+    return 256
 
 
 def _remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, gains: bool) -> None:
@@ -207,7 +269,7 @@ def _rules(
     parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
-    transaction: Transaction,
+    begun: bool,
 ) -> _Rules:
     """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
     words, places = parsed.words, parsed.places
@@ -220,7 +282,7 @@ def _rules(
             for (place, _), stub in zip(parsed.found, stubs, strict=True)
         ]
         edits += file_columns(words, schemas)
-        return engine_plan(con, edited(text, edits)[explained_start(words) :], stubs, params, transaction)
+        return engine_plan(con, edited(text, edits)[explained_start(words) :], stubs, params, begun)
 
     root, only_named = None, parsed.settled and places.only_named
     if only_named:
@@ -233,10 +295,13 @@ def _rules(
         return _Rules()
     groups = not (places.grouping_sets or parsed.hidden)
     rules = _rules_of(root, printed_columns(root, stubs, text), groups, only_named)
+    if parsed.statement.kind == "SELECT" and any(node.name == "EMPTY_RESULT" for node in root.walk()):
+        scanned = {node.place for node in root.walk()}
+        rules = replace(rules, unneeded=[number for number in range(len(stubs)) if number not in scanned])
     if parsed.foreign and respelled:
         # A view or macro of the user may have a column in the spelling of a stub.
         certain = _rules_of(root, printed_columns(root, stubs, text, unique=False), groups, only_named)
-        if certain != rules:
+        if certain != replace(rules, unneeded=()):
             others = make_stubs(schemas, text, unlike=stubs)
             other = planned(others)
             if other is None or not tells_apart(root, stubs, other, others):
@@ -388,10 +453,10 @@ class TableQueries:
         return rows.column("key").combine_chunks()
 
 
-def _columns_read(survivors: Survivors, column: str, keys: Sequence[KeySet]) -> list[str]:
+def _columns_read(survivors: Survivors, column: str, keys: Sequence[KeySet]) -> tuple[str, ...]:
     predicate, columns = survivors.predicate, survivors.index.snapshot.schema.columns
     names = [] if predicate is None else [columns[path].parts[0] for path in predicate.columns]
-    return [*dict.fromkeys([*names, *(each.column for each in keys), column])]
+    return tuple(dict.fromkeys([*names, *(each.column for each in keys), column]))
 
 
 def _conditions(survivors: Survivors) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
-from enum import Enum, auto
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from zskip.tablelog import Index
-
-
-class Transaction(Enum):
-    """The transaction in which a statement runs: that of the user, one of zskip around this statement, or none."""
-
-    NONE = auto()
-    OF_USER = auto()
-    OF_STATEMENT = auto()
 
 
 def in_transaction(con: duckdb.DuckDBPyConnection) -> bool:

@@ -32,7 +32,6 @@ from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement
 from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, forget_gain, pruned_tables
 from zskip.statements.duckdb.session import (
     OutdatedGuard,
-    Transaction,
     detecting_outdated_guard,
     guard,
     in_transaction,
@@ -164,8 +163,7 @@ def rewrite(
         raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
     parsed = parse_tables(found[0], catalog, params)
     forget_gain(parsed)
-    transaction = Transaction.OF_USER if in_transaction(con) else Transaction.NONE
-    return _rewritten(parsed, con, params, freshness, transaction, prune)
+    return _rewritten(parsed, con, params, freshness, begun=False, prune=prune, explained=True)
 
 
 def _catalog(
@@ -201,11 +199,11 @@ def _run(
 
     parsed = parse_tables(one, catalog, params)
     try:
-        with _transaction(parsed, con) as transaction:
+        with _transaction(parsed, con) as begun:
             try:
-                return _relation(parsed, con, params, freshness, text, at_once, transaction)
+                return _relation(parsed, con, params, freshness, text, at_once, begun)
             except OutdatedGuard:
-                return _relation(parsed, con, params, freshness, text, at_once, transaction)
+                return _relation(parsed, con, params, freshness, text, at_once, begun)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
@@ -225,12 +223,12 @@ def _relation(
     freshness: str,
     text: str,
     at_once: bool,
-    transaction: Transaction,
+    begun: bool,
 ) -> duckdb.DuckDBPyRelation:
     """The result of a statement. Raises `OutdatedGuard` on the first run after a SET."""
-    rewritten = _rewritten(parsed, con, params, freshness, transaction)
-    scans = [planned.scan for _, planned in rewritten.plans]
-    with pointing_at(text, rewritten.sql), naming_bad_files(*scans), detecting_outdated_guard(con):
+    rewritten = _rewritten(parsed, con, params, freshness, begun=begun)
+    scans = (planned.scan for _, planned in rewritten.plans)
+    with pointing_at(text, rewritten.sql), naming_bad_files(scans), detecting_outdated_guard(con):
         relation = con.sql(rewritten.sql, params=rewritten.parameters)
         if relation is None:
             return relation
@@ -262,25 +260,19 @@ def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
 
 
 @contextmanager
-def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[Transaction]:
-    """The transaction for the block: that of the user, or a new one, for one clock and one state of all tables.
+def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[bool]:
+    """A transaction for the block, for one clock and one state of all tables, and whether it was begun here.
 
-    A statement that has the same meaning whenever it runs needs none.
+    That of the user goes on. A statement that has the same meaning whenever it runs needs none.
     """
     import duckdb
 
-    if not parsed.found:
-        yield Transaction.NONE
-        return
-    if in_transaction(con):
-        yield Transaction.OF_USER
-        return
-    if parsed.settled:
-        yield Transaction.NONE
+    if not parsed.found or parsed.settled or in_transaction(con):
+        yield False
         return
     con.begin()
     try:
-        yield Transaction.OF_STATEMENT
+        yield True
     except BaseException:
         with suppress(duckdb.TransactionException):  # DuckDB has ended it: the error to raise is the first
             con.rollback()
@@ -321,8 +313,10 @@ def _rewritten(
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
-    transaction: Transaction,
+    *,
+    begun: bool,
     prune: bool = True,
+    explained: bool = False,
 ) -> Rewritten:
     one, words, found = parsed.statement, parsed.words, parsed.found
     text = one.query
@@ -332,7 +326,7 @@ def _rewritten(
         return Rewritten(text, values.all, (), (), True)
     _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
-    tables = pruned_tables(parsed, con, given, freshness, transaction if prune else None)
+    tables = pruned_tables(parsed, con, given, freshness, begun=begun, prune=prune, explained=explained)
     edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
@@ -348,7 +342,7 @@ def _rewritten(
             # A read of no file would lack the columns that DuckDB adds.
             survivors = find_survivors(index, None).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            by = ReadBy(schema.names, named.names, joined, freshness == "list", of_files)
+            by = ReadBy(tuple(schema.names), tuple(named.names), joined, freshness == "list", of_files)
             read = read_survivors(survivors, con, values, by, guarding)
         if table.index_rows is not None:
             read = with_index_rows(read, table.index_rows, schema, values)

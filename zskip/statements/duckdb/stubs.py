@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.session import Transaction
+from zskip.statements.duckdb.session import in_transaction
 from zskip.statements.duckdb.table_places import Word, own_connection, shape
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
@@ -255,21 +255,24 @@ def engine_plan(
     statement: str,
     stubs: Sequence[Stub],
     params: Any = None,
-    transaction: Transaction = Transaction.NONE,
+    begun: bool = False,
 ) -> Node | None:
     """DuckDB's plan of one statement over stubs. None if DuckDB cannot explain the statement: nothing is pruned then,
-    and DuckDB raises the error when it runs the statement. An open transaction goes on; one of the statement's own
-    begins anew, since nothing has run in it."""
+    and DuckDB raises the error when it runs the statement.
+
+    An open transaction of the user goes on after such an error. ``begun``: the transaction is one in which nothing has
+    run; then it begins anew.
+    """
     import duckdb
 
     if not _is_readable():
         return None
     try:
-        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, transaction)
+        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, begun)
     except duckdb.ResourceInUseException:
         raise
     except duckdb.Error:
-        if transaction is Transaction.OF_STATEMENT:
+        if begun:
             con.rollback()
             con.begin()
         return None
@@ -280,11 +283,11 @@ def _explained(
     statement: str,
     names: Mapping[str, ds.Dataset],
     params: Any,
-    transaction: Transaction = Transaction.NONE,
+    begun: bool = False,
 ) -> Node | None:
     # DuckDB looks up a table that is not in its catalog among the variables of the calling function.
     scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
-    of_user = transaction is Transaction.OF_USER
+    of_user = not begun and in_transaction(con)
     described = _described(con, statement) if of_user else None
     if described is not None:
         # This only binds the query. An error of EXPLAIN would abort the transaction, an error of binding does not.

@@ -19,7 +19,9 @@ from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import (
     FILES,
     UNGUARDED,
+    Select,
     StoredColumn,
+    StoredForm,
     binds_schemas,
     literal,
     read_of_files,
@@ -98,8 +100,8 @@ class ReadBy:
     change its files · ``of_files``: it reads DuckDB's own columns about files.
     """
 
-    columns: Sequence[str]
-    named: Sequence[str] = ()
+    columns: tuple[str, ...]
+    named: tuple[str, ...] = ()
     joined: bool = False
     listed: bool = True
     of_files: bool = False
@@ -108,20 +110,36 @@ class ReadBy:
 def read_survivors(
     survivors: Survivors, con: duckdb.DuckDBPyConnection, values: Values, by: ReadBy, guard: str = UNGUARDED
 ) -> str:
-    """A read of a scan's files, for FROM. ``guard``: as in `read_of_files`."""
-    scan, snapshot = survivors.scan, survivors.index.snapshot
-    schema = schema_of(survivors.index, con).arrow
+    """A read of the survivors, for FROM. ``guard``: as in `read_of_files`."""
+    index = survivors.index
+    if index.storage.local is None or index.snapshot.schema.holds_bytes:
+        # Remote files are made readable on each connection, and settings decide what bytes are.
+        reads = _reads(survivors, con, by, guard)
+    else:
+        reads = survivors.once(("reads", by, guard), lambda: _reads(survivors, con, by, guard))
+    texts = []
+    for read in reads:
+        names = {name: values.add_list(value) for name, value in read.parameters.items()}
+        texts.append(re.sub(_PARAMETER, partial(_renamed, names), read.sql))
+    if len(texts) == 1:
+        return texts[0]
+    columns = ", ".join(map(identifier, by.columns))
+    return "(" + " UNION ALL ".join(f"SELECT {columns} FROM {text}" for text in texts) + ")"
+
+
+def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, guard: str) -> list[Select]:
+    """The reads whose UNION ALL are the survivors."""
+    index, snapshot = survivors.index, survivors.index.snapshot
+    schema = schema_of(index, con).arrow
     statistics: dict[str, dict[str, str]] = {}
-    if len(scan) and _is_current(survivors, by.listed):
+    if len(survivors) and _is_current(survivors, by.listed):
         if by.joined:
-            statistics = survivors.once(("bounds", tuple(by.named)), lambda: _column_statistics(survivors, by.named))
+            statistics = survivors.once(("bounds", by.named), lambda: _column_statistics(survivors, by.named))
         survivors = _without_empty(survivors)
-        scan = survivors.scan
-    uniform = snapshot.uniform and scan.plain
-    everything = [_FileClass(np.ones(len(scan), bool), None)]
-    classes = everything
-    if len(scan) and not uniform and binds_schemas():
-        classes = survivors.once(("classes", tuple(by.columns)), lambda: _file_classes(survivors, by.columns))
+    uniform = snapshot.uniform and (index.source is None or survivors.scan.plain)
+    classes = everything = [_FileClass(np.ones(len(survivors), bool), None)]
+    if len(survivors) and not uniform and binds_schemas():
+        classes = survivors.once(("classes", by.columns), lambda: _file_classes(survivors, by.columns))
         if len(classes) > 1 and by.of_files:
             classes = everything
     # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
@@ -129,15 +147,15 @@ def read_survivors(
     structs = [field.name for field in schema if t.is_struct(field.type)]
     reads = []
     for each in classes:
-        part = scan if each.files.all() else scan.narrowed(each.files)
-        files, form = readable_paths(part, con), stored_form(part)
+        files, form = _stored_files(survivors, each, con)
         if by.joined and not by.of_files:
-            order = _typical_first(part.files.column("rows").to_numpy()).tolist()
+            order = _typical_first(survivors.rows.to_numpy(zero_copy_only=False)[each.files]).tolist()
             files, form = [files[number] for number in order], None if form is None else form.take(order)
         read = read_of_files(
             files,
             schema,
-            partition_by=scan.partition_by,
+            columns=by.columns,
+            partition_by=tuple(snapshot.partition_by),
             whole=structs,
             form=form,
             held=each.held,
@@ -146,11 +164,18 @@ def read_survivors(
             statistics=_of_stored(statistics, each.held),
             guard=guard,
         )
-        names = {name: values.add_list(value) for name, value in read.parameters.items()}
-        reads.append(re.sub(_PARAMETER, partial(_renamed, names), read.sql))
-    if len(reads) == 1:
-        return reads[0]
-    return "(" + " UNION ALL ".join(f"SELECT * FROM {read}" for read in reads) + ")"
+        reads.append(read)
+    return reads
+
+
+def _stored_files(
+    survivors: Survivors, files: _FileClass, con: duckdb.DuckDBPyConnection
+) -> tuple[list[str], StoredForm | None]:
+    """The paths of the files of a class, and how they store the table's rows."""
+    if survivors.index.source is None and survivors.index.storage.local is not None and files.files.all():
+        return survivors.paths, None
+    scan = survivors.scan if files.files.all() else survivors.scan.narrowed(files.files)
+    return readable_paths(scan, con), stored_form(scan)
 
 
 def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
@@ -366,9 +391,14 @@ def _column_statistics(survivors: Survivors, columns: Sequence[str]) -> dict[str
     """For integers, dates and timestamps, what DuckDB may know of them in the survivors, as texts.
 
     ``min`` and ``max``: a column is left out if its bounds are unknown in some file. DuckDB trusts these bounds: it
-    drops a condition that they prove, and loses rows outside them · ``distinct_count``: of the key of a dimension, the
-    dimension's rows. DuckDB estimates joins by it, and without it takes a range to be dense: dates as 19981231 are then
-    twenty times too many, and the joins are run in another order.
+    drops a condition that they prove, and loses rows outside them · ``distinct_count``: an estimate for integers that
+    are sparser than their range, by which DuckDB estimates joins. Without it DuckDB takes a range to be dense, so that
+    dates as 19981231 are twenty times too many, and runs the joins in another order.
+
+    | the column                    | ``distinct_count``                                     |
+    | ----------------------------- | ------------------------------------------------------ |
+    | refers to a dimension         | the dimension's keys                                   |
+    | has a range wider than rows   | the rows of the whole table, since it may be their key |
     """
     schema = survivors.index.snapshot.schema
     stored = set(schema.arrow.names) - set(survivors.index.snapshot.partition_by)
@@ -385,6 +415,11 @@ def _column_statistics(survivors: Survivors, columns: Sequence[str]) -> dict[str
 
     def known() -> dict[str, dict[str, str]]:
         found = _hull(index.files_at(survivors.numbers, paths).statistics, wanted)
+        rows = index.snapshot.totals.rows
+        for column in wanted:
+            each = found.get(column.parts[0], {})
+            if rows is not None and each and t.is_integer(column.type) and rows <= int(each["max"]) - int(each["min"]):
+                each["distinct_count"] = str(rows)
         for name, rows in keys_of_dimensions(index.snapshot.dimensions).items():
             if name in found:
                 found[name]["distinct_count"] = str(rows)

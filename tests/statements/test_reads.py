@@ -1,0 +1,134 @@
+"""The reads that replace tables: which columns, files and estimates DuckDB gets, and when a statement is explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.statements.duckdb.statement import rewrite
+
+FILES, ROWS = 4, 50
+# Each file has its own range of "day"; "same" has the same values in all of them; "key" is unique and has gaps.
+_DATA = pa.table(
+    {
+        "day": [number // ROWS for number in range(FILES * ROWS)],
+        "same": [number % ROWS for number in range(FILES * ROWS)],
+        "key": [number * 7 % 1400 for number in range(FILES * ROWS)],
+        "part": ["ab"[number % 2] for number in range(FILES * ROWS)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Plain files that are only indexed, of which one stores a narrower type."""
+    path = tmp_path_factory.mktemp("lake") / "t"
+    path.mkdir()
+    for number in range(FILES):
+        rows = _DATA.slice(number * ROWS, ROWS)
+        if number == 2:
+            rows = rows.set_column(1, "same", rows.column("same").cast(pa.int16()))
+        pq.write_table(rows, path / f"{number}.parquet", row_group_size=10)
+    zskip.index(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("statement", "read"),
+    [
+        ("SELECT sum(same) FROM 't'", {"same"}),
+        ("SELECT count(*) FROM 't'", {"day"}),
+        ("SELECT a.key FROM 't' a SEMI JOIN 't' b USING (day)", {"day", "key"}),
+        ("SELECT * FROM 't'", {"day", "same", "key", "part"}),
+        ("SELECT * EXCLUDE (key) FROM 't'", {"day", "same", "key", "part"}),
+    ],
+)
+def test_a_read_binds_the_columns_that_the_statement_names(folder: Path, statement: str, read: set[str]) -> None:
+    text = statement.replace("'t'", f"'{folder}'")
+    made = rewrite(text, duckdb.connect(), prune=False)
+    bound = made.sql.partition("bound_schema = {")[2].partition("}")[0]
+    assert {pair.partition("'")[2].partition("'")[0] for pair in bound.split(", ")} == read
+    plain = duckdb.execute(statement.replace("'t'", f"'{folder}/*.parquet'")).fetchall()
+    assert sorted(zskip.sql(text).fetchall()) == sorted(plain)
+
+
+def test_a_statement_that_names_only_partition_columns_reads_rows(tmp_path: Path) -> None:
+    zskip.write(_DATA, tmp_path / "t", by="day", partition_by="part", files=2)
+    for statement, rows in (
+        ("SELECT count(part) FROM {}", [(FILES * ROWS,)]),
+        ("SELECT DISTINCT part FROM {} ORDER BY part", [("a",), ("b",)]),
+        ("SELECT part, count(*) FROM {} GROUP BY part ORDER BY part", [("a", 100), ("b", 100)]),
+    ):
+        made = rewrite(statement.format(f"'{tmp_path / 't'}'"), duckdb.connect(), prune=False)
+        assert duckdb.execute(made.sql, made.parameters).fetchall() == rows
+
+
+def test_a_sparse_key_is_estimated_by_the_rows_of_the_table(folder: Path) -> None:
+    """DuckDB would take its range to be dense, and a join with it to return a seventh of its rows."""
+    made = rewrite(f"SELECT count(*) FROM '{folder}' a JOIN '{folder}' b USING (key, day)", duckdb.connect())
+    assert made.sql.count(f"'distinct_count': '{FILES * ROWS}'") == 2
+    assert "'key'" in made.sql or '"key"' in made.sql
+
+
+@pytest.mark.parametrize(
+    ("statement", "explained"),
+    [
+        ("SELECT sum(same) FROM {} WHERE same = 7", False),
+        ("SELECT sum(same) FROM {} WHERE same IN (1, 2, 300)", False),
+        ("SELECT sum(same) FROM {} WHERE day = 2", True),
+        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", True),
+        ("SELECT * FROM {} WHERE same = 7", True),
+        ("SELECT min(same) FROM {}", True),
+        ("SELECT count(*) FROM {} WHERE same < 100", True),
+    ],
+)
+def test_few_files_with_equal_values_are_left_to_duckdb(folder: Path, statement: str, explained: bool) -> None:
+    con = duckdb.connect()
+    con.execute("CALL enable_logging('QueryLog')")
+
+    def plans_asked() -> int:
+        ((count,),) = con.execute("SELECT count(*) FROM duckdb_logs WHERE message LIKE 'EXPLAIN%'").fetchall()
+        con.execute("CALL truncate_duckdb_logs()")
+        return int(count)
+
+    text = statement.replace("{}", f"'{folder}'")
+    found = sorted(zskip.sql(text, con).fetchall())
+    assert bool(plans_asked()) == explained
+    assert found == sorted(duckdb.execute(statement.replace("{}", f"'{folder}/*.parquet'")).fetchall())
+    assert zskip.explain(text, con)
+    assert plans_asked(), "a user who asks gets the reasons"
+
+
+@pytest.mark.parametrize(
+    ("statement", "files"),
+    [
+        ("SELECT * FROM {t} WHERE day % 9 = 40", [0]),
+        ("SELECT count(*) FROM {t} WHERE day % 9 = 40", [0]),
+        ("SELECT count(*) FROM {t} a LEFT JOIN {t} b ON a.key = b.key AND b.day % 9 = 40", [4, 0]),
+        ("SELECT count(*) FROM {t} a ANTI JOIN (FROM {t} WHERE day % 9 = 40) b ON a.key = b.key", [4, 0]),
+        ("SELECT (SELECT max(key) FROM {t} WHERE day % 9 = 40) AS m, sum(key) FROM {t} WHERE day = 1", [0, 1]),
+        ("SELECT * FROM {t} LIMIT 0", [0]),
+        ("EXPLAIN SELECT * FROM {t} WHERE day % 9 = 40", [4]),
+    ],
+)
+def test_a_table_of_which_no_row_is_needed_is_not_read(folder: Path, statement: str, files: list[int]) -> None:
+    con = duckdb.connect()
+    text = statement.replace("{t}", f"'{folder}'")
+    assert [len(plan) for _, plan in rewrite(text, con).plans] == files
+    if not statement.startswith("EXPLAIN"):
+        expected = con.sql(statement.replace("{t}", f"'{folder}/*.parquet'"))
+        found = zskip.sql(text, con)
+        assert (found.columns, found.types) == (expected.columns, expected.types)
+        assert sorted(found.fetchall()) == sorted(expected.fetchall())
+
+
+def test_the_row_groups_of_few_files_are_left_to_duckdb(folder: Path) -> None:
+    """`explain` counts them; the statement itself reads the file, in which DuckDB finds no row group."""
+    text = f"SELECT key FROM '{folder}' WHERE day = 1 AND key = 3"
+    assert "row groups 20 of 20" in zskip.explain(text)
+    assert zskip.sql(text).fetchall() == []
