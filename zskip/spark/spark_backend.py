@@ -38,7 +38,9 @@ from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, Written, storable_schema
 from zskip.writer.backend import Backend
 from zskip.writer.look_ups import LookUps
+from zskip.writer.refresh_joins import attributes_of_file, paths_and_row_counts, with_attributes
 from zskip.writer.sketching import keys_of_file, segments_of
+from zskip.writer.star import Star
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -159,20 +161,19 @@ def _write(
     local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
     if local_options:
         raise InvalidOption(f"{local_options[0]}= is this machine's. Spark's own settings say what a session may use.")
-    if options.star is not None:
-        raise InvalidOption(
-            f"{storage.uri} is laid out by attributes of other tables (joins=), which zskip joins on one machine. "
-            "Write it without session=."
-        )
     if not options.by:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema)
-    sampled = staging.count_and_sample(df, schema, options)
-    routing = staging.fit(df, sampled, schema, options, look_ups)
+    star = None if options.star is None else options.star()
+    joined, wide = (df, schema) if star is None else _joined(df, schema, star)
+    sampled = staging.count_and_sample(joined, wide, options)
+    routing = staging.fit(df, sampled, wide, options, look_ups)
     length = max(1, -(-sampled.total // max(routing.files, 1)))
-    files = staging.write(df, storage, schema, options, routing, sampled, length, staged)
+    files = staging.write(joined, storage, schema, options, routing, sampled, length, staged)
+    if star is not None:
+        files = _with_attributes(df.sparkSession, storage, schema, options, files, star)
     files, sketches = _sketched(df.sparkSession, storage, schema, options, files, staged)
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
@@ -211,6 +212,47 @@ def _as(values: Column, given: DataType, wanted: DataType) -> Column:
     if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
         return f.transform_values(values, lambda _, value: _as(value, given.valueType, wanted.valueType))
     return values.cast(wanted)
+
+
+# Dimensions: the layout needs their attributes of each row, and the index those of each file.
+
+
+def _joined(df: DataFrame, schema: Schema, star: Star) -> tuple[DataFrame, Schema]:
+    """The rows with the attributes of their dimensions as further columns, which each executor looks up by the keys."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
+
+    wide = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
+    keys = pa.schema([schema.arrow.field(name) for name in star.keys])
+    attributes = pa.schema(star.attributes)
+    if not len(attributes):
+        return df, wide
+    # By position: in a struct, a dot in a name would be that of a field.
+    fields = [pa.field(f"a{place}", field.type) for place, field in enumerate(attributes)]
+
+    def found(*values: pa.Array) -> pa.Array:
+        rows = pa.Table.from_arrays([*values], names=keys.names).cast(keys)
+        named = star.with_attributes(rows, attributes.names).cast(attributes).combine_chunks()
+        return pa.StructArray.from_arrays([each.combine_chunks() for each in named.columns], fields=fields)
+
+    types = [
+        StructField(field.name, each.dataType) for field, each in zip(fields, spark_schema(attributes), strict=True)
+    ]
+    look_up = f.arrow_udf(found, StructType(types))  # type: ignore[attr-defined]  # pyspark's stubs lack it
+    rows = df.withColumn(_STAR, look_up(*map(column, keys.names)))
+    named = [f.col(_STAR)[field.name].alias(name) for field, name in zip(fields, attributes.names, strict=True)]
+    return rows.select(*map(column, df.columns), *named), wide
+
+
+_STAR = "__zskip_star"
+
+
+def _with_attributes(
+    spark: SparkSession, storage: Storage, schema: Schema, options: WriteOptions, files: DataFiles, star: Star
+) -> DataFiles:
+    """Files with the ranges of their attributes, for which the executors read their keys again."""
+    read = partial(attributes_of_file, storage, schema.arrow, tuple(options.partition_by), star)
+    return with_attributes(files, star, list(_map_items(spark, storage, read, paths_and_row_counts(files), options)))
 
 
 # Sketches of files that Spark wrote: the executors read the sketched columns, the driver sorts and writes segments.

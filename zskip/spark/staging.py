@@ -58,13 +58,17 @@ def write(
     rows_per_file: int,
     staged: Staged,
 ) -> DataFiles:
-    """Write the rows as data files, without a commit. ``staged`` has each from before it is in the table's folders."""
+    """Write the rows as data files, without a commit. ``staged`` has each from before it is in the table's folders.
+
+    Columns that are not in the schema serve the layout alone, and are not stored.
+    """
     identity = secrets.token_hex(8)
     folder = f"_zskip/staging-{identity}"
     try:
         moved: list[str] = []
         if sampled.total:
-            _run(rows, unquote(spark_uri(storage, folder)), options, routing, sampled, rows_per_file)
+            stored = [name for name in rows.columns if name in schema.arrow.names]
+            _run(rows, stored, unquote(spark_uri(storage, folder)), options, routing, sampled, rows_per_file)
             moved = _move(storage, folder, options, identity, staged)
         return _data_files(rows, storage, schema, moved)
     finally:
@@ -76,6 +80,7 @@ def write(
 
 def _run(
     rows: DataFrame,
+    names: Sequence[str],
     uri: str,
     options: WriteOptions,
     routing: Routing,
@@ -84,7 +89,6 @@ def _run(
 ) -> None:
     from pyspark.sql import functions as f
 
-    names = rows.columns
     group_rows = options.row_group_rows or ROW_GROUP_ROWS
     partition_by = list(routing.partition_by)
     order = [column(name) for name in partition_by]

@@ -38,6 +38,7 @@ class TableOptions(FileLayout, total=False):
 
     mode: Mode
     progress: Progress | None
+    joins: Mapping[str, tuple[Any, Mapping[str, str]]] | None
 
 
 def write(
@@ -49,7 +50,8 @@ def write(
 ) -> Table:
     """Lay out a DataFrame's rows as a table, as `zskip.write` does, on the cluster. The options are the same.
 
-    ``memory_limit``, ``temp_directory`` and ``threads`` apply to this machine and are refused. The DataFrame is
+    ``memory_limit``, ``temp_directory`` and ``threads`` apply to this machine and are refused. ``joins``: the driver
+    loads the dimensions, and the executors, which need zskip, look up the attributes of each row. The DataFrame is
     evaluated three times: to count, to sample and to write. Cache it if that is expensive.
 
     Raises `TableExists`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError` and `MissingDependency`. After

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from zskip.storage import Storage
 from zskip.tablelog import Dimension, Index, Snapshot, commit
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
-from zskip.writer.paths import stored_rows
+from zskip.writer.paths import rows_of_files
 from zskip.writer.star import Star, as_recorded
 from zskip.writer.write import available_cores
 
@@ -35,11 +36,9 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     if not len(stale):
         return base, JoinsRefreshed(base.version, 0)
     files = index.data_files().take(stale)
+    read = partial(attributes_of_file, storage, base.schema.arrow, base.partition_by, star)
     with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-joins") as pool:
-        groups = list(pool.map(lambda number: _attributes_of(storage, base, files, number, star), range(len(files))))
-    row_groups = _with(files.row_groups, FileStatistics.concat(groups).columns)
-    merged = FileStatistics.concat([collect.merged(units) for units in groups])
-    renewed = star.with_versions(replace(files, files=_with(files.files, merged.columns), row_groups=row_groups))
+        renewed = with_attributes(files, star, list(pool.map(read, paths_and_row_counts(files))))
     snapshot = commit(
         storage,
         base,
@@ -73,11 +72,12 @@ def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[str, 
         numbers = np.sort(np.random.default_rng(seed).choice(numbers, sample, replace=False))
     files = index.data_files().take(numbers)
     wrong = []
-    for number, path in enumerate(files.path.to_pylist()):
-        found = collect.merged(_attributes_of(index.storage, index.snapshot, files, number, star)).columns
+    read = partial(attributes_of_file, index.storage, index.snapshot.schema.arrow, index.snapshot.partition_by, star)
+    for number, file in enumerate(paths_and_row_counts(files)):
+        found = collect.merged(read(file)).columns
         paths = [each.path(name) for each, known in star.versions.items() if known for name in each.attributes.names]
         if any(_leaves_out(files.files.columns[each], number, found[each]) for each in paths):
-            wrong.append(path)
+            wrong.append(file[0])
     return tuple(wrong)
 
 
@@ -92,16 +92,33 @@ def _leaves_out(recorded: ColumnStatistics, number: int, found: ColumnStatistics
     return any(each.as_py() for each in beyond)
 
 
-def _attributes_of(storage: Storage, base: Snapshot, files: DataFiles, number: int, star: Star) -> FileStatistics:
-    """The attributes' statistics of a file, one unit per row group."""
-    source = star.joined(stored_rows(storage, base, [files.path[number].as_py()]))
+def paths_and_row_counts(files: DataFiles) -> list[tuple[str, list[int]]]:
+    """The path of each file, and the row counts of its row groups."""
+    counts = files.row_groups.row_count.to_pylist()
+    ends = zip(files.first_row_group[:-1].tolist(), files.first_row_group[1:].tolist(), strict=True)
+    return [(path, counts[first:last]) for path, (first, last) in zip(files.path.to_pylist(), ends, strict=True)]
+
+
+def attributes_of_file(
+    storage: Storage, schema: pa.Schema, partition_by: Sequence[str], star: Star, file: tuple[str, list[int]]
+) -> FileStatistics:
+    """The attributes' statistics of a stored file, one unit per row group. ``schema``: the table's."""
+    path, counts = file
+    source = star.joined(rows_of_files(storage, schema, partition_by, [path]))
     names = [field.name for field in star.attributes]
     parts = [part() for part in source.parts(names)]
-    schema = pa.schema(star.attributes)
-    rows = pa.concat_tables([part.select(names).cast(schema) for part in parts]) if parts else schema.empty_table()
-    first, last = files.first_row_group[number], files.first_row_group[number + 1]
-    counts = np.asarray(files.row_groups.row_count[int(first) : int(last)])
-    return collect.row_groups(rows.combine_chunks(), np.append(0, np.cumsum(counts)), Schema(schema))
+    types = pa.schema(star.attributes)
+    rows = pa.concat_tables([part.select(names).cast(types) for part in parts]) if parts else types.empty_table()
+    return collect.row_groups(rows.combine_chunks(), np.append(0, np.cumsum(counts)), Schema(types))
+
+
+def with_attributes(files: DataFiles, star: Star, found: Sequence[FileStatistics]) -> DataFiles:
+    """Files with their attributes' statistics, which `attributes_of_file` gives for each, and the versions of these."""
+    if not len(files):
+        return files
+    row_groups = _with(files.row_groups, FileStatistics.concat(found).columns)
+    merged = FileStatistics.concat([collect.merged(units) for units in found])
+    return star.with_versions(replace(files, files=_with(files.files, merged.columns), row_groups=row_groups))
 
 
 def _with(units: FileStatistics, columns: Mapping[str, ColumnStatistics]) -> FileStatistics:

@@ -173,10 +173,15 @@ class Star:
     def attributes(self) -> list[pa.Field]:
         return [field for each in self.dimensions for field in each.fields[:-1]]
 
+    @property
+    def keys(self) -> list[str]:
+        """The columns of the rows that are keys of dimensions."""
+        return list(dict.fromkeys(column for owner, column in self._keys() if owner is None))
+
     def joined(self, source: RowSource) -> RowSource:
         """The rows of a source with the attributes as further columns."""
         schema = pa.schema([*source.schema, *self.attributes], metadata=source.schema.metadata)
-        keys = [column for owner, column in self._keys() if owner is None]
+        keys = self.keys
 
         def parts(columns: Sequence[str] | None) -> Iterator[Part]:
             wanted = schema.names if columns is None else list(columns)
