@@ -29,11 +29,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.errors import SchemaError, ZskipError
-from zskip.language import Dialect, Predicate, conjunction, tree
+from zskip.language import Predicate, conjunction, tree
 from zskip.language.tree import Computable, Opaque, Reference
 from zskip.language.why import Why
 from zskip.spark.jvm import Jvm, elements
@@ -94,13 +93,9 @@ def _bound(
     if text is None:
         return None
     try:
-        return bind(text, schema, dialect="spark", timezone=_zone(semantics), ansi=semantics.ansi)
+        return semantics.bind(text, schema)
     except (ZskipError, RecursionError):
         return None
-
-
-def _zone(semantics: Semantics) -> str:
-    return semantics.zone.key if semantics.zone else "UTC"
 
 
 def _unambiguous_sql(
@@ -226,12 +221,10 @@ def _with_evaluation(
     paths = tuple(column.path for column in columns)
     part = Opaque(text, paths, Why("only Spark evaluates it")) if bound is None else bound.tree
     evaluate = _Evaluation(jvm, expression, tuple(leaves))
-    computable = Computable(part, references, text, _zone(semantics), evaluate)
+    computable = Computable(part, references, text, semantics.dialect.timezone, evaluate)
     if bound is not None:
         return replace(bound, tree=computable, parts=())
-    return same_in_spark(
-        Predicate(text, None, computable, schema, Dialect("spark", _zone(semantics), semantics.ansi)), schema
-    )
+    return same_in_spark(Predicate(text, None, computable, schema, semantics.dialect), schema)
 
 
 def _leaves(nodes: Sequence[Mapping[str, Any]]) -> set[tuple[str, ...]]:

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from zskip import tablelog
 from zskip.api import open as open_table
-from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, ZskipError
@@ -114,17 +113,7 @@ class Pushed:
         found = []
         for text, values in self.filters:
             try:
-                found.append(
-                    bind(
-                        text,
-                        schema,
-                        dialect="spark",
-                        timezone=self.semantics.zone.key,
-                        params=values,
-                        ansi=self.semantics.ansi,
-                        case_sensitive=True,
-                    )
-                )
+                found.append(self.semantics.bind(text, schema, params=values, case_sensitive=True))
             except ZskipError:
                 continue  # A filter that cannot be bound proves nothing.
         return same_in_spark(conjunction(found), schema) if found else None

@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema, names_given
 from zskip.errors import CorruptFile, UnsupportedSql
@@ -104,8 +103,7 @@ def _planned_for(survivors: Survivors, index: Index, spark: SparkSession) -> tup
     semantics = Semantics.of(spark)
     predicate = None
     if semantics.zone is not None:
-        bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
-        predicate = same_in_spark(bound, schema)
+        predicate = same_in_spark(semantics.bind(where, schema), schema)
     if schema is not index.snapshot.schema:
         index = Index(index.storage, replace(index.snapshot, schema=schema))
     return where, find_survivors(index, predicate, changes=survivors.changes).scan

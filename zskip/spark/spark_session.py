@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from zskip.binder import bind
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency
-from zskip.language import Predicate, conjunction
+from zskip.language import Dialect, Predicate, conjunction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,28 @@ class Semantics:
             return ZoneInfo("UTC" if name in ("Z", "Etc/UTC", "Etc/GMT+0", "Etc/GMT-0") else name)
         except (KeyError, ValueError, OSError):
             return None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of predicates; in UTC if Python does not know the time zone: ask `zone` before."""
+        return Dialect("spark", self.zone.key if self.zone else "UTC", self.ansi)
+
+    def bind(
+        self, sql: str, schema: Schema, *, params: list[Any] | None = None, case_sensitive: bool | None = None
+    ) -> Predicate:
+        """A condition in Spark's SQL, bound in the session's `dialect`. ``case_sensitive``: by default the session's.
+
+        Raises `SqlError`.
+        """
+        return bind(
+            sql,
+            schema,
+            dialect="spark",
+            timezone=self.dialect.timezone,
+            params=params,
+            ansi=self.ansi,
+            case_sensitive=self.case_sensitive if case_sensitive is None else case_sensitive,
+        )
 
 
 def same_in_spark(predicate: Predicate, schema: Schema) -> Predicate | None:

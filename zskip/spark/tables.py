@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip import tablelog
-from zskip.binder import bind
 from zskip.errors import UnsupportedFormat
 from zskip.spark import connector, file_index
 from zskip.spark.hadoop import open_storage
@@ -94,15 +93,7 @@ def read(
     found = _opened(spark, path, version, storage_options)
     if where is None:
         return found.plan().to_spark(spark, columns)
-    semantics = Semantics.of(spark)
-    predicate = bind(
-        where,
-        found.snapshot.schema,
-        dialect="spark",
-        timezone=semantics.zone.key if semantics.zone else "UTC",
-        ansi=semantics.ansi,
-        case_sensitive=semantics.case_sensitive,
-    )
+    predicate = Semantics.of(spark).bind(where, found.snapshot.schema)
     return found.plan(predicate).to_spark(spark, columns)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from zskip import tablelog
 from zskip.api import Mode
 from zskip.api import write as write_table
-from zskip.binder import bind
 from zskip.core.progress import Progress
 from zskip.core.receipts import Clustered, Deleted, Optimized
 from zskip.errors import InvalidOption
@@ -78,15 +77,7 @@ def delete(
     semantics = Semantics.of(spark)
     if semantics.zone is None:
         raise InvalidOption(f'The session\'s time zone "{semantics.timezone}" has no IANA name. Set another to delete.')
-    predicate = bind(
-        where,
-        table.snapshot.schema,
-        dialect="spark",
-        timezone=semantics.zone.key,
-        ansi=semantics.ansi,
-        case_sensitive=semantics.case_sensitive,
-    )
-    return table.delete(predicate, session=spark)
+    return table.delete(semantics.bind(where, table.snapshot.schema), session=spark)
 
 
 def optimize(
