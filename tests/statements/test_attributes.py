@@ -191,7 +191,9 @@ class Star:
             case "vacuum":
                 table.vacuum(older_than="0 seconds")
             case "repair":
-                if parts := sorted((self.home / name / "_zskip" / "stats").glob("*")):
+                # A part that only older versions have is not made again.
+                parts = [self.home / name / part.path for part in table.snapshot.parts]
+                if parts := [path for path in parts if path.is_file()]:
                     self.random.choice(parts).write_bytes(b"damaged")
                     zskip.repair(self.home / name)
             case "refresh":
