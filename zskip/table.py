@@ -21,7 +21,7 @@ from zskip import plan as planning
 from zskip import table_formats, tablelog, writer
 from zskip.binder import Parameters
 from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
-from zskip.core.byte_sizes import bytes_of
+from zskip.core.byte_sizes import bytes_of, size_text
 from zskip.core.option_checks import check_options, refuse, require_output
 from zskip.core.progress import Progress, unreported
 from zskip.core.receipts import (
@@ -48,7 +48,7 @@ from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage
 from zskip.table_formats import Source
-from zskip.tablelog import CACHE_BYTES, Index, Snapshot
+from zskip.tablelog import CACHE_BYTES, Index, QueryLog, Snapshot
 from zskip.tablelog.sketches import named_sketches
 
 # What changes, analyses or draws a table is loaded by the first call that does so.
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
     from zskip.layouts.depth import Clustering
-    from zskip.writer.options import Resources, Rewrite
+    from zskip.writer.options import Resources, Rewrite, WriteOptions
     from zskip.writer.workload_input import Workload
 
 __all__ = ["Table", "Version", "require_version"]
@@ -73,6 +73,8 @@ __all__ = ["Table", "Version", "require_version"]
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
 _SAMPLED_FILES = 200
+_FEWEST_ASKED, _MUCH_LESS = 20, 0.8
+"""Logged plans by which a layout is judged, and the share of today's reading below which another one is proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,9 @@ class Table:
 
         Raises `SqlError`, which points at the error in the text.
         """
-        found = self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
+        found = planning.logged(
+            self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
+        )
         if found.predicate is not None:
             _name_misspelt_functions(found.predicate)
         return Plan(found)
@@ -567,6 +571,7 @@ class Table:
         max_bytes: int | str | None = None,
         older_than: str | timedelta = "7 days",
         dry_run: bool = False,
+        recluster: bool = False,
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Tended:
@@ -577,24 +582,29 @@ class Table:
         `optimize`. Options as for `append`. The receipt lists for each step what was done, what is left, and why. Other
         writers may work at the same time. For a Delta or Iceberg table only the index is updated: use `zskip.cluster`
         and that format's own vacuum for its files.
+
+        If the table's `query_log` is on, a step says whether another layout would serve its queries much better;
+        ``recluster``: then all rows are laid out by that.
         """
-        check_options(dry_run=dry_run)
+        check_options(dry_run=dry_run, recluster=recluster)
+        started = time.monotonic()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
             raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
         given = writer.resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
         if self._source is not None:
-            started, before = time.monotonic(), self.version
+            before = self.version
             step = Step("refresh", "follows the table's own log", receipt=Refreshed(before, before))
             if not dry_run:
                 followed = self.refresh()
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
-        self._newest()
+        base = self._newest()
+        steps = [self._layout_step(given, most, recluster, dry_run)] if base.managed and self.query_log.is_on else []
         done = writer.tend(
             self._storage,
             given,
-            max_seconds=max_seconds,
+            max_seconds=None if max_seconds is None else max(0, max_seconds - (time.monotonic() - started)),
             max_bytes=most,
             older_than=writer.timedelta_of(older_than),
             dry_run=dry_run,
@@ -602,7 +612,25 @@ class Table:
         )
         if not dry_run:
             self._move_to(self._newest())
-        return done
+        return replace(done, steps=(*steps, *done.steps), seconds=time.monotonic() - started)
+
+    def _layout_step(self, given: WriteOptions, max_bytes: int | None, recluster: bool, dry_run: bool) -> Step:
+        """Whether the layout still serves the queries of the log, and a better one, if that is asked for."""
+        asked = len(self.query_log.read())
+        if asked < _FEWEST_ASKED:
+            return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")
+        advice = self.advise(self.logged_queries())
+        best, today = advice.candidates[0], advice.today
+        if today is None or best.read > _MUCH_LESS * today:
+            return Step("layout", f"serves the {asked:,} logged plans, which read {today or 0:.1%}")
+        drift = f"the {asked:,} logged plans read {today:.1%}, and would read {best.read:.1%} by {', '.join(best.by)}"
+        size = self.snapshot.totals.bytes or 0
+        if not recluster or (max_bytes is not None and size > max_bytes):
+            why = f"since max_bytes is {size_text(max_bytes)}" if recluster and max_bytes else "tend(recluster=True)"
+            return Step("layout", drift, f"a new layout of {size_text(size)}: {why}")
+        wanted = replace(given, by=best.by, layout=best.layout)
+        receipt = writer.cluster_table(self._storage, self.snapshot, wanted, dry_run=dry_run)
+        return Step("layout", f"{drift}; {'would lay' if dry_run else 'laid'} it out so", receipt=receipt)
 
     # --- analysing ---
 
@@ -721,6 +749,16 @@ class Table:
             raise InvalidOption(f"{self.uri} has no rows to advise on.")
         return pa.concat_tables(parts), np.concatenate(today), read
 
+    @property
+    def query_log(self) -> QueryLog:
+        """What this table was asked on this machine: the conditions of plans, and how many files they kept.
+
+        ``query_log.start()`` logs the plans of all processes of this user from then on, in the user's cache folder:
+        through `plan`, `zskip.sql`, datasets and Spark; ``stop()`` ends that and removes the log. ``print(query_log)``
+        shows it by columns.
+        """
+        return self._index.query_log
+
     def logged_queries(
         self,
         *,
@@ -731,11 +769,14 @@ class Table:
         """The queries on this table in a log of DuckDB or Spark: a workload for `write`, `advise` and `bench`.
 
         ``duckdb_log``: the folder or file of DuckDB's query log · ``spark_event_log``: an event log, or a folder of
-        them · ``log_name``: the table's name in the log, if it is neither its path nor its folder. Raises
-        `UnreadableFile` if there is no log, and `InvalidOption` if the log has no such query.
+        them · ``log_name``: the table's name in the log, if it is neither its path nor its folder. Without these: the
+        conditions in the table's own `query_log`. Raises `UnreadableFile` if there is no log, and `InvalidOption` if
+        the log has no such query.
         """
-        from zskip.advisor.query_logs import queries_of_log
+        from zskip.advisor.query_logs import queries_asked, queries_of_log
 
+        if duckdb_log is None and spark_event_log is None and log_name is None and self.query_log.is_on:
+            return queries_asked(self.query_log, self.snapshot.schema)
         return queries_of_log(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
     def plot(

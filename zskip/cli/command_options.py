@@ -171,6 +171,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--max-bytes": _value("rewrite at most this much, such as 10GB", "SIZE"),
     "--max-seconds": _value("begin no step after this many seconds", "N", float),
     "--older-than": _value("keep younger files (7 days)", "TIME", default="7 days"),
+    "--recluster": _flag("lay all rows out anew if the queries of the table's log would read much less"),
     "--refresh": _flag("update the index of a folder that has changed"),
     "--repair": _flag("rebuild lost parts of an index from the footers"),
     "--go-back": _flag("with --repair: if the newest log entry is lost, return to the newest readable version"),
@@ -194,6 +195,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--from-spark-eventlog": _value("an event log of Spark, or a folder", "LOG", Path, dest="spark_event_log"),
     "--log-name": _value("what the log calls the table, if not by its path or folder", "NAME"),
     "--save-workload": _value("write the log's queries on the table there", "FILE", Path),
+    "--start": _flag("log the plans of the table from now on"),
+    "--stop": _flag("stop, and remove the log"),
     "--weigh": _value(
         "weigh a query by the bytes of a row that it reads, or all queries equally (bytes)",
         choices=("bytes", "queries"),

@@ -17,12 +17,20 @@ def add_commands(commands: Commands) -> None:
         "advise",
         advise,
         "replay a workload against candidate layouts, and rank them",
-        "path --workload|--from-duckdb-log|--from-spark-eventlog! --log-name --save-workload --files --join --weigh",
+        "path --workload|--from-duckdb-log|--from-spark-eventlog --log-name --save-workload --files --join --weigh",
         "zskip advise lake/conn --workload queries.sql\n"
         "zskip advise lake/conn --from-duckdb-log duckdb_log --save-workload queries.sql",
         path="a table, or a path or glob of Parquet, CSV or JSON",
-        workload="a file of SQL",
+        workload="a file of SQL; by default, the table's own log",
         files="the number of files of the layout",
+    )
+    add_command(
+        commands,
+        "log",
+        log,
+        "log what a table is asked on this machine, as a workload for advise and tend, or show it",
+        "path --start|--stop",
+        "zskip log lake/conn --start",
     )
     add_command(
         commands,
@@ -79,6 +87,18 @@ def advise(given: argparse.Namespace) -> None:
         print_json(advice)
     else:
         out().print(str(advice))
+
+
+def log(given: argparse.Namespace) -> None:
+    found = opened(given).query_log
+    if given.start:
+        found.start()
+    if given.stop:
+        found.stop()
+    if given.json:
+        print_json({"on": found.is_on, "plans": found.read()})
+    else:
+        out().print(str(found))
 
 
 def bench(given: argparse.Namespace) -> None:

@@ -121,7 +121,7 @@ def add_commands(commands: Commands) -> None:
         "tend",
         method("tend", "tending"),
         "run the maintenance that is due within a budget: refresh, sketches, optimize, joins, vacuum",
-        "path --max-seconds --max-bytes --older-than --dry-run",
+        "path --max-seconds --max-bytes --older-than --dry-run --recluster",
         examples="zskip tend lake/conn --max-seconds 600 --max-bytes 10GB",
         older_than="vacuum keeps younger files (7 days)",
     )

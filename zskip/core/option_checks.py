@@ -93,7 +93,7 @@ def _store_options(name: str, value: object) -> None:
 _text = _kind(str, "a text")
 _least = {least: partial(require_number, least=least) for least in (0, 1)}
 _RULES: dict[str, Callable[[str, Any], None]] = {
-    **dict.fromkeys(("deep", "full", "dry_run", "go_back", "alternatives"), require_flag),
+    **dict.fromkeys(("deep", "full", "dry_run", "go_back", "alternatives", "recluster"), require_flag),
     **dict.fromkeys(("files", "threads"), _least[1]),
     **dict.fromkeys(("random", "sample", "seed"), _least[0]),
     **dict.fromkeys(("dialect", "log_name"), _text),

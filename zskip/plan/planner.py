@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow.compute as pc
 
 from zskip.binder.bind_condition import bind_again
 from zskip.core.schema import Schema
@@ -18,6 +19,7 @@ from zskip.plan.scan import Groups
 from zskip.plan.survivors import Survivors, surviving_groups
 from zskip.pruning import Budget, candidates, outcomes
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
+from zskip.tablelog.query_log import Asked
 
 _SHARDS_AT_ONCE = 16
 """260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""
@@ -65,11 +67,25 @@ def kept_survivors(
 ) -> Survivors:
     """The result of `find_survivors` for a predicate bound to the table's columns, cached if there are no changes."""
     if changes:
-        return find_survivors(index, predicate, changes=changes, few_as_whole=few_as_whole)
+        return logged(find_survivors(index, predicate, changes=changes, few_as_whole=few_as_whole))
     meaning = None if predicate is None else (predicate.sql() or predicate, predicate.dialect, few_as_whole)
-    return index.once(
-        ("survivors", meaning), lambda: find_survivors(index, predicate, few_as_whole=few_as_whole), _bytes
+    return logged(
+        index.once(("survivors", meaning), lambda: find_survivors(index, predicate, few_as_whole=few_as_whole), _bytes)
     )
+
+
+def logged(survivors: Survivors) -> Survivors:
+    """What a reader asked for, entered into the table's query log if that is on."""
+    predicate, index = survivors.predicate, survivors.index
+    if predicate is None or not index.query_log.is_on:
+        return survivors
+    text = predicate.sql("duckdb")
+    if text is not None and len(index):
+        rows = np.asarray(pc.fill_null(index.row_counts(survivors.numbers), 0)).sum()
+        share = float(rows) / max(index.snapshot.totals.rows or 0, 1)
+        columns, kept, matched = sorted(predicate.columns), len(survivors.numbers), int(survivors.all_match.sum())
+        index.query_log.add(Asked(text, columns, len(index), kept, matched, min(share, 1.0)))
+    return survivors
 
 
 def _bytes(survivors: Survivors) -> int:

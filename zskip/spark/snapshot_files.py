@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from zskip import tablelog
 from zskip.errors import CorruptFile, FilesRemoved, ZskipError
 from zskip.language import Predicate
-from zskip.plan import Survivors, find_survivors
+from zskip.plan import Survivors, find_survivors, logged
 from zskip.plan.scan import Scan
 from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options
@@ -108,7 +108,7 @@ class SnapshotFiles:
         changes = tablelog.listed(self.index)
         if predicate is not None:
             try:
-                return _read(find_survivors(self.index, predicate, changes=changes))
+                return _read(logged(find_survivors(self.index, predicate, changes=changes)))
             except Exception as error:
                 self.warn(error)
         return _read(find_survivors(self.index, None, changes=changes))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, DamagedIndex, MissingDependency, TableError, TableExists
+from zskip.errors import CommitConflict, DamagedIndex, TableError, TableExists
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
@@ -149,13 +149,10 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
 
     Creating a folder removes those that were not opened for a month.
 
-    Raises `MissingDependency`, and `TableError` if the cache folder cannot be written.
+    Raises `TableError` if the cache folder cannot be written.
     """
-    try:
-        from platformdirs import user_cache_path
-    except ImportError as error:
-        name = source.format
-        raise MissingDependency(f'{name.title()} tables need platformdirs: pip install "zskip[{name}]"') from error
+    from platformdirs import user_cache_path
+
     root = user_cache_path("zskip") / "sources"
     identities = f"{source.home.identity} {source.storage.identity}"
     key = f"{_CACHE_VERSION} {source.format} {identities} {source.fixed!r} {deep}"

@@ -20,6 +20,7 @@ from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import InlinePart, Part, lost
+from zskip.tablelog.query_log import QueryLog
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
 
@@ -110,6 +111,11 @@ class Index:
 
     def __repr__(self) -> str:
         return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
+
+    @cached_property
+    def query_log(self) -> QueryLog:
+        """What this table was asked on this machine, if that is logged."""
+        return QueryLog(self.storage.uri)
 
     def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
         """The cached value of a key, made if it is missing. ``size``: its bytes. Two threads may both make it."""

@@ -1,7 +1,7 @@
 """Workloads from the logs of engines: the queries that read a table, and their conditions.
 
 ``duckdb_log``: DuckDB's query log · ``spark_event_log``, ``pushed_filters``: the scans in Spark's event logs and their
-filters · ``logged``: selects the queries on one table.
+filters · ``logged``: selects the queries on one table, and reads the table's own log.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 
 from zskip.advisor.query_logs.duckdb_log import from_duckdb_log
-from zskip.advisor.query_logs.logged import LoggedQueries, TableNames
+from zskip.advisor.query_logs.logged import LoggedQueries, TableNames, queries_asked
 from zskip.advisor.query_logs.spark_event_log import from_spark_event_log
 from zskip.core.option_checks import check_options
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 
-__all__ = ["LoggedQueries", "TableNames", "from_duckdb_log", "from_spark_event_log", "queries_of_log"]
+__all__ = ["LoggedQueries", "TableNames", "from_duckdb_log", "from_spark_event_log", "queries_asked", "queries_of_log"]
 
 
 def queries_of_log(
@@ -32,4 +32,6 @@ def queries_of_log(
         return from_duckdb_log(duckdb_log, schema, names)
     if spark_event_log is not None and duckdb_log is None:
         return from_spark_event_log(spark_event_log, schema, names)
-    raise InvalidOption("Give one log: duckdb_log= or spark_event_log=.")
+    raise InvalidOption(
+        "Give one log: duckdb_log= or spark_event_log=. The table's own log is not on, see table.query_log.start()."
+    )

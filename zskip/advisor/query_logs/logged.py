@@ -14,6 +14,7 @@ from zskip.core.option_checks import require_output
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.language.sql_literals import identifier
+from zskip.tablelog import QueryLog
 
 _LISTED_TABLES = 8
 
@@ -169,3 +170,18 @@ class Collector:
             parts = (self._schema.columns[path].parts for path in sorted(query.columns))
             columns = ", ".join(identifier(*each) for each in parts)
         return f"SELECT {columns} FROM {identifier(self._table.name)} WHERE {query.condition}"
+
+
+def queries_asked(log: QueryLog, schema: Schema) -> LoggedQueries:
+    """The conditions in a table's own log. Raises `InvalidOption` if there are none on the table's columns."""
+    queries, left_out = [], 0
+    for asked in log.read():
+        try:
+            bind(asked.condition, schema)
+        except SqlError:
+            left_out += 1
+        else:
+            queries.append(asked.condition)
+    if not queries:
+        raise InvalidOption(f"The log of {log.uri} has no query yet: it is filled by the plans of the table.")
+    return LoggedQueries(tuple(queries), {"is not of this table's columns": left_out} if left_out else {})
