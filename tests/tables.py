@@ -15,8 +15,7 @@ from zskip.core.schema import Schema
 from zskip.plan import Plan, plan
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
-from zskip.tablelog import Index
-from zskip.tablelog.commit import commit
+from zskip.tablelog import Index, commit
 
 
 def build_table(

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from zskip.statements.duckdb import pruned_tables
+from zskip.statements.duckdb import pruning_rule
 
 
 @pytest.fixture(autouse=True)
 def every_statement_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that gained nothing in another test."""
-    monkeypatch.setattr(pruned_tables, "_GAINLESS", set())
+    """Also one over few files, and one that gained nothing in another test."""
+    monkeypatch.setattr(pruning_rule, "FEW_FILES", -1)
+    monkeypatch.setattr(pruning_rule, "_GAINLESS", set())

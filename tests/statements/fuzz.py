@@ -27,6 +27,7 @@ import zskip
 from tests.statements.random_statements import COLUMNS, MACROS, Statement, random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements import joins
+from zskip.statements.duckdb import pruning_rule
 from zskip.statements.duckdb.statement import rewrite
 
 _ROWS = 60
@@ -52,7 +53,7 @@ class _Answer(NamedTuple):
 def sides(folder: Path) -> Iterator[Sides]:
     """A table that zskip wrote, one with partitions and a schema that grew, and a folder of others' files.
 
-    Meanwhile joins ask for keys whatever that costs: tables this small would never be asked.
+    Meanwhile every statement is explained, and joins ask for keys whatever that costs: tables this small never would.
     """
     rows = _rows(Random(5))
     zskip.write(rows, folder / "t0", by=["key", "val"], rows_per_file=8, row_group_rows=4)
@@ -67,7 +68,8 @@ def sides(folder: Path) -> Iterator[Sides]:
     zskip.index(folder / "t2")
     names = ("t0", "t1", "t2")
     eager = patch.multiple(joins, _QUERY_SECONDS=-1000.0, _FILE_SECONDS=10.0)
-    with eager, duckdb.connect() as own, duckdb.connect() as plain:
+    explained = patch.object(pruning_rule, "FEW_FILES", -1)
+    with eager, explained, duckdb.connect() as own, duckdb.connect() as plain:
         for con in (own, plain):
             con.execute("SET threads = 1")
             for macro in MACROS:

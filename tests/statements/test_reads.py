@@ -1,4 +1,4 @@
-"""The reads that replace tables: which columns, files and estimates DuckDB gets, and when a statement is explained."""
+"""The reads that replace tables: which columns, files and estimates DuckDB gets."""
 
 from __future__ import annotations
 
@@ -73,35 +73,6 @@ def test_a_sparse_key_is_estimated_by_the_rows_of_the_table(folder: Path) -> Non
     made = rewrite(f"SELECT count(*) FROM '{folder}' a JOIN '{folder}' b USING (key, day)", duckdb.connect())
     assert made.sql.count(f"'distinct_count': '{FILES * ROWS}'") == 2
     assert "'key'" in made.sql or '"key"' in made.sql
-
-
-@pytest.mark.parametrize(
-    ("statement", "explained"),
-    [
-        ("SELECT sum(same) FROM {} WHERE same = 7", False),
-        ("SELECT sum(same) FROM {} WHERE same IN (1, 2, 300)", False),
-        ("SELECT sum(same) FROM {} WHERE day = 2", True),
-        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", True),
-        ("SELECT * FROM {} WHERE same = 7", True),
-        ("SELECT min(same) FROM {}", True),
-        ("SELECT count(*) FROM {} WHERE same < 100", True),
-    ],
-)
-def test_few_files_with_equal_values_are_left_to_duckdb(folder: Path, statement: str, explained: bool) -> None:
-    con = duckdb.connect()
-    con.execute("CALL enable_logging('QueryLog')")
-
-    def plans_asked() -> int:
-        ((count,),) = con.execute("SELECT count(*) FROM duckdb_logs WHERE message LIKE 'EXPLAIN%'").fetchall()
-        con.execute("CALL truncate_duckdb_logs()")
-        return int(count)
-
-    text = statement.replace("{}", f"'{folder}'")
-    found = sorted(zskip.sql(text, con).fetchall())
-    assert bool(plans_asked()) == explained
-    assert found == sorted(duckdb.execute(statement.replace("{}", f"'{folder}/*.parquet'")).fetchall())
-    assert zskip.explain(text, con)
-    assert plans_asked(), "a user who asks gets the reasons"
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def take_out(rule: str, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
             def restore(storage: Any, name: str) -> Snapshot:
                 older = tablelog.load(storage, 1)
                 newest = tablelog.load(storage)
-                return tablelog.commit.commit(storage, newest, "restore", restore=replace(older, version=99))
+                return tablelog.commit(storage, newest, "restore", restore=replace(older, version=99))
 
             patch.setitem(interleavings.VERBS, "restore", restore)
             return "restore", "vacuum"

@@ -12,6 +12,7 @@ import pyarrow as pa
 from zskip.core.engine_registry import engine
 from zskip.errors import MissingDependency
 from zskip.language import Predicate
+from zskip.plan import explain as explaining
 from zskip.plan.scan import Scan
 from zskip.plan.shares import Skipped
 from zskip.plan.survivors import Survivors
@@ -147,15 +148,11 @@ class Plan:
 
     def explain(self, file: str | None = None) -> str:
         """Why files were skipped or kept, as text: by conjunct, or for one file with its ranges."""
-        from zskip.plan.explain import explain
-
-        return explain(self._survivors, file)
+        return explaining.explain(self._survivors, file)
 
     def as_dict(self, file: str | None = None) -> Mapping[str, Any]:
         """The content of `explain` as plain values that can be written as JSON."""
-        from zskip.plan.explain import facts
-
-        return facts(self._survivors, file)
+        return explaining.facts(self._survivors, file)
 
     # --- to the engines ---
 

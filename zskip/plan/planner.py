@@ -27,8 +27,8 @@ _SHARDS_AT_ONCE = 16
 _MANY_FILES, _LEAST_SAVING = 1 << 12, 8
 """Files from which it pays to ask sketches first, and the factor by which these must reduce the files."""
 
-_FEW_FILES = 32
-"""Local files whose footers an engine reads in less time than their row groups take here."""
+FEW_FILES = 32
+"""Local files whose footers an engine reads in less time than pruning takes here."""
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
@@ -54,7 +54,7 @@ def find_survivors(
     budget = Budget()
     shards = _surviving_shards(index, predicate, columns, budget)
     files, all_match = _surviving_files(index, predicate, columns, shards, budget)
-    few = few_as_whole and len(files) <= _FEW_FILES and index.storage.local is not None
+    few = few_as_whole and len(files) <= FEW_FILES and index.storage.local is not None
     groups = None if few else _surviving_groups(index, predicate, columns, files[~all_match], budget)
     if groups is None:
         return Survivors(index, predicate, files, all_match, changes=changes).without_stale()

@@ -19,9 +19,7 @@ from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import Content, Source
-from zskip.tablelog import Index, SketchRecord, Snapshot, newest
-from zskip.tablelog.commit import commit
-from zskip.tablelog.vacuum import vacuum
+from zskip.tablelog import Index, SketchRecord, Snapshot, commit, newest, vacuum
 
 _ATTEMPTS = 5
 

@@ -5,28 +5,21 @@
 files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost parts · ``vacuum``:
 removes files that no version needs · ``runs``: what a commit and a vacuum at the same time know of each other ·
 ``query_log``: what a table was asked.
-
-Loaded on first use: opening a table and planning on it need neither commits nor footers. ``commit``, ``repair`` and
-``vacuum`` are modules.
 """
 
-from typing import TYPE_CHECKING
-
-from zskip.core.lazy_names import lazy_names
-
-if TYPE_CHECKING:
-    from zskip.tablelog import commit, repair, vacuum
-    from zskip.tablelog.dimensions import Dimension
-    from zskip.tablelog.freshness import Changes, changes, dropped_files, dropped_text, listed
-    from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
-    from zskip.tablelog.indexing import index_files, refresh
-    from zskip.tablelog.log import history, is_expired, latest_version, load, newest, versions
-    from zskip.tablelog.query_log import QueryLog
-    from zskip.tablelog.runs import naming_vacuums
-    from zskip.tablelog.sketch_evidence import sketches_of
-    from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
-    from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
-    from zskip.tablelog.vacuum import require_files
+from zskip.tablelog.commit import commit
+from zskip.tablelog.dimensions import Dimension
+from zskip.tablelog.freshness import Changes, changes, dropped_files, dropped_text, listed
+from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
+from zskip.tablelog.indexing import index_files, refresh
+from zskip.tablelog.log import history, is_expired, latest_version, load, newest, versions
+from zskip.tablelog.query_log import QueryLog
+from zskip.tablelog.repair import repair
+from zskip.tablelog.runs import naming_vacuums
+from zskip.tablelog.sketch_evidence import sketches_of
+from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
+from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
+from zskip.tablelog.vacuum import require_files, vacuum
 
 __all__ = [
     "CACHE_BYTES",
@@ -63,21 +56,3 @@ __all__ = [
     "versions",
     "with_segments",
 ]
-
-_HOMES = {
-    "commit": ("commit",),
-    "dimensions": ("Dimension",),
-    "freshness": ("Changes", "changes", "dropped_files", "dropped_text", "listed"),
-    "index": ("CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits", "SOURCE_FORMATS"),
-    "indexing": ("index_files", "refresh"),
-    "log": ("history", "is_expired", "latest_version", "load", "newest", "versions"),
-    "query_log": ("QueryLog",),
-    "repair": ("repair",),
-    "runs": ("naming_vacuums",),
-    "sketch_evidence": ("sketches_of",),
-    "sketch_records": ("SegmentRecord", "SketchRecord", "with_segments"),
-    "snapshot": ("LayoutRecord", "Shard", "Snapshot", "Totals"),
-    "vacuum": ("require_files", "vacuum"),
-}
-
-__getattr__ = lazy_names(__name__, _HOMES)

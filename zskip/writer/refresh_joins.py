@@ -16,8 +16,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
-from zskip.tablelog import Dimension, Index, Snapshot
-from zskip.tablelog.commit import commit
+from zskip.tablelog import Dimension, Index, Snapshot, commit
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files

@@ -21,7 +21,7 @@ from zskip.errors import InvalidOption
 from zskip.inspect.explore.arrays import fitting
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog import commit
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (

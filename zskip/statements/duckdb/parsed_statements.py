@@ -29,7 +29,7 @@ from zskip.statements.duckdb.table_places import (
 )
 from zskip.storage import open_storage
 from zskip.storage.secrets import refuse_secrets
-from zskip.tablelog import Index, load
+from zskip.tablelog import Index
 from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder, refuse_new_files
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Parsed:
     """One statement, its words, what it reads, and the zskip tables in it.
 
     ``settled``: it has the same meaning whenever it runs · ``foreign``: it has relations or functions of the connection
-    · ``hidden``: one of these may read a CTE by its name, and do with it what the text does not show.
+    · ``of_user``: some of these functions are the user's · ``hidden``: one of these may read a CTE by its name, and do
+    with it what the text does not show.
     """
 
     statement: Statement
@@ -72,6 +73,7 @@ class Parsed:
     found: Sequence[tuple[Place, Index]]
     settled: bool
     foreign: bool
+    of_user: bool
     hidden: bool
 
     def schemas(self, con: duckdb.DuckDBPyConnection) -> dict[str, pa.Schema]:
@@ -129,12 +131,14 @@ def parse_tables(
                 _refuse_files(unquoted(word.text))
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
-        return Parsed(statement, words, places, found, settled=True, foreign=False, hidden=False)
+        return Parsed(statement, words, places, found, settled=True, foreign=False, of_user=False, hidden=False)
     own = _own_functions() - _CLOCKS
-    foreign = len(places.tables) > len(found) or places.others or not places.functions <= own | _CLOCKS
+    of_user = not places.functions <= own | _CLOCKS
+    foreign = len(places.tables) > len(found) or places.others or of_user
     clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
     settled = statement.kind == "SELECT" and not foreign and not clock
-    return Parsed(statement, words, places, found, settled, foreign, hidden=not places.table_functions <= own)
+    hidden = not places.table_functions <= own
+    return Parsed(statement, words, places, found, settled, foreign, of_user, hidden)
 
 
 # --- the zskip tables that a statement refers to, by path or by a name given in ``tables=`` ---
@@ -212,7 +216,7 @@ class Catalog:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
             index = given if isinstance(given, Index) else getattr(given, "index", None)
-            return index if isinstance(index, Index) else _index_at(given, self.options)
+            return index if isinstance(index, Index) else table_formats.open_index(given, storage_options=self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
         return open_index(given or place.name, self.options)
@@ -267,18 +271,6 @@ def _refuse_files(pattern: str) -> None:
     refuse_files_of_tables(storage, pa.array(names, pa.string()))
 
 
-def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
-    """The index of the newest version of a table of any format. Raises the errors of `zskip.open`."""
-    own = table_formats.own_snapshot(table, storage_options=options)
-    if own is not None:
-        return Index(*own)
-    source = table_formats.source_of(table, storage_options=options)
-    if source is not None:
-        return table_formats.index_of(source)
-    storage = open_storage(table, options)
-    return Index(storage, load(storage))
-
-
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The index of the latest version of the table at a path; None without a zskip table. Loaded indexes are cached.
 
@@ -289,7 +281,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         _refuse_files(path)
         return None
     try:
-        index = _index_at(path, options)
+        index = table_formats.open_index(path, storage_options=options)
     except TableNotFound:
         return None
     # The identity includes the options: an index opened with credentials must not serve a caller without them.

@@ -7,13 +7,12 @@ import re
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from zskip.core import types as t
@@ -26,18 +25,18 @@ from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
+from zskip.statements.duckdb.pruning_rule import is_explained, remember_gain
 from zskip.statements.duckdb.session import schema_of, session_of
 from zskip.statements.duckdb.stubs import (
     Stub,
     engine_plan,
     file_columns,
     make_stubs,
-    named_columns,
     printed_columns,
     tells_apart,
 )
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
-from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start, has_pivot
+from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys
 from zskip.statements.plan_tree import Node, Scan, StubColumns
@@ -50,11 +49,8 @@ if TYPE_CHECKING:
     from zskip.plan import Survivors
     from zskip.statements.first_rows import FirstRows
     from zskip.statements.joins import JoinedTable, KeySet
-    from zskip.tablelog import Index
 
 
-# A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
-FILE_POSITION = "file_index"
 # The fewest tables that can be joined in different orders.
 _MANY_JOINED = 3
 
@@ -114,7 +110,7 @@ def pruned_tables(
     """
     text, found = parsed.statement.query, parsed.found
     rules = _Rules(only_named=parsed.settled and parsed.places.only_named)
-    if prune and _may_skip_files(parsed, con, params, explained):
+    if prune and is_explained(parsed, con, params, for_user=explained):
         rules = _rules(parsed, con, params, begun)
     tables, complete, types = [], [], []
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
@@ -148,7 +144,7 @@ def pruned_tables(
         for number, table in enumerate(tables)
     ]
     if prune:
-        _remember_gain(parsed, params, any(table.gains for table in pruned))
+        remember_gain(parsed, params, any(table.gains for table in pruned))
     return pruned
 
 
@@ -172,83 +168,6 @@ def _by_exact_keys(
 def _is_string(table: JoinedTable, name: str) -> bool:
     column = table.survivors.index.snapshot.schema.find([name], case_sensitive=True)
     return column is not None and t.is_string(t.logical_type(column.type))
-
-
-_GAINLESS: set[int] = set()
-_MOST_GAINLESS = 4096
-# DuckDB opens this many local files, and skips them by their footers, in about the time of an EXPLAIN.
-_FEW_FILES = 32
-# Functions that the index may answer.
-_ANSWERED = frozenset({"count", "count_star", "min", "max"})
-
-
-def _may_skip_files(
-    parsed: Parsed,
-    con: duckdb.DuckDBPyConnection,
-    params: Sequence[Any] | Mapping[str, Any] | None,
-    explained: bool,
-) -> bool:
-    """The rule whether a statement is explained over stubs, so that files can be skipped.
-
-    | a statement is not                                    | because                                              |
-    | ----------------------------------------------------- | ---------------------------------------------------- |
-    | that names the position of files in their list        | it depends on files that are skipped                 |
-    | that stores the result of a PIVOT by values           | DuckDB runs a part of it to plan it, without rows    |
-    | that skipped no file before, over the same versions   | reading all files is correct, whatever else changed  |
-    | over few files that share the values of each column   | DuckDB skips them by their footers in less time,     |
-    | that it names                                         | unless a user wants to know what is skipped          |
-    """
-    if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
-        return False
-    if any(word.text.lower() == FILE_POSITION for word in parsed.words):
-        return False
-    if params is None and _version_of(parsed) in _GAINLESS:
-        return False
-    if explained or not (parsed.settled and parsed.places.only_named) or parsed.places.functions & _ANSWERED:
-        return True
-    text = parsed.statement.query
-    return any(_tells_files_apart(index, named_columns(schema_of(index, con).arrow, text)) for _, index in parsed.found)
-
-
-def _tells_files_apart(index: Index, columns: pa.Schema) -> bool:
-    """Whether conditions on some columns may skip files in less time than DuckDB needs to open them."""
-    snapshot = index.snapshot
-    if len(index) > _FEW_FILES or index.storage.local is None or snapshot.sketches or snapshot.dimensions:
-        return True
-    named = [leaf for leaf in snapshot.schema.columns.values() if leaf.parts[0] in columns.names]
-    leaves = [leaf for leaf in named if leaf.orderable]
-    return any(
-        index.once(("apart", leaf.path), partial(_ranges_are_apart, index, leaf.path), _bytes) for leaf in leaves
-    )
-
-
-def _ranges_are_apart(index: Index, path: str) -> bool:
-    """Whether the ranges of a column in all files have no value in common."""
-    ranges = index.files(None, [path]).statistics.columns[path]
-    return bool(pc.less(pc.min(ranges.upper), pc.max(ranges.lower)).as_py())
-
-
-def _bytes(_: bool) -> int:
-    return 256
-
-
-def _remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, gains: bool) -> None:
-    """Remember a statement that skips no file. The clock and the values of parameters change which it can skip."""
-    if parsed.settled and params is None and not gains:
-        if len(_GAINLESS) >= _MOST_GAINLESS:
-            _GAINLESS.clear()
-        _GAINLESS.add(_version_of(parsed))
-
-
-def forget_gain(parsed: Parsed) -> None:
-    """Explain a statement again, even if it skipped no file before."""
-    _GAINLESS.discard(_version_of(parsed))
-
-
-def _version_of(parsed: Parsed) -> int:
-    """The text of a statement, and the versions of its tables."""
-    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
-    return hash((parsed.statement.query, *states))
 
 
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:

@@ -29,7 +29,8 @@ from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.language.sql_literals import identifier
 from zskip.plan import Plan, find_survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
-from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, forget_gain, pruned_tables
+from zskip.statements.duckdb.pruned_tables import PrunedTable, pruned_tables
+from zskip.statements.duckdb.pruning_rule import FILE_POSITION, forget_gain
 from zskip.statements.duckdb.session import (
     OutdatedGuard,
     detecting_outdated_guard,

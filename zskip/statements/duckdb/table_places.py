@@ -85,8 +85,10 @@ class Places:
     reads tables with a schema · ``functions``: the functions that it calls, in lower case · ``table_functions``: those
     in FROM · ``arguments``: the range of each argument of these in the text · ``only_named``: it reaches
     columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
-    · ``grouping_sets``: the key of a group may be NULL where the column is not · ``parsed``: False if DuckDB's parser
-    told nothing of all this.
+    · ``grouping_sets``: the key of a group may be NULL where the column is not · ``searched``: the columns named
+    outside its result, without case · ``joined``: those of USING · ``renames``: it may reach a column there by its
+    position, or by another name · ``only_compares``: it reads one relation, and has no condition but comparisons of
+    columns with constants · ``parsed``: False if DuckDB's parser told nothing of all this.
     """
 
     tables: list[Place] = field(default_factory=list)
@@ -97,6 +99,10 @@ class Places:
     only_named: bool = True
     reads_names: bool = False
     grouping_sets: bool = False
+    searched: set[str] = field(default_factory=set)
+    joined: set[str] = field(default_factory=set)
+    renames: bool = False
+    only_compares: bool = False
     parsed: bool = True
 
 
@@ -187,6 +193,7 @@ def _table_places(statement: str) -> Places:
     reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix))
     reader.visit(tree, _Scope())
     found = reader.found
+    found.only_compares = len(tree) == 1 and _only_compares(tree[0]["node"])
     found.tables.sort(key=lambda place: place.start)
     if has_pivot(words) or any(word.text.upper() in _BEFORE_NAMES - {"DESC"} for word in words):
         found.only_named, found.reads_names = False, True
@@ -408,6 +415,35 @@ def _only_asks_for_rows(select: Mapping[str, Any]) -> bool:
     return all(one["class"] == "STAR" and not one["columns"] and not one["expr"] for one in select["select_list"])
 
 
+def _only_compares(query: Mapping[str, Any]) -> bool:
+    """Whether a query reads one relation, and has no condition but comparisons of columns with constants."""
+    if query["type"] != "SELECT_NODE" or query["modifiers"] or query["from_table"]["type"] != "BASE_TABLE":
+        return False
+    pending = [] if query["where_clause"] is None else [query["where_clause"]]
+    while pending:
+        condition = pending.pop()
+        operands = condition.get("children") or [condition.get(name) for name in _OPERANDS]
+        if condition["type"] == "CONJUNCTION_AND":
+            pending += operands
+            continue
+        kinds = [_constant_kind(operand) for operand in operands if operand is not None]
+        if condition["type"] not in _COMPARISONS or kinds.count("COLUMN_REF") != 1 or not {*kinds} <= _COMPARED:
+            return False
+    return query["qualify"] is None
+
+
+def _constant_kind(operand: Mapping[str, Any]) -> Any:
+    """The class of an operand; of the cast of a constant, that of the constant."""
+    cast = operand["class"] == "CAST" and operand["child"]["class"] == "CONSTANT"
+    return "CONSTANT" if cast else operand["class"]
+
+
+_OPERANDS = ("input", "lower", "upper", "left", "right")
+_COMPARISONS = {f"COMPARE_{name}" for name in ("EQUAL", "LESSTHAN", "GREATERTHAN", "BETWEEN", "IN")}
+_COMPARISONS |= {f"COMPARE_{name}" for name in ("NOTEQUAL", "LESSTHANOREQUALTO", "GREATERTHANOREQUALTO")}
+_COMPARED = {"COLUMN_REF", "CONSTANT", "PARAMETER"}
+
+
 # Expressions, relations and queries that this module knows. With any other, columns may be reached in any way.
 _EXPRESSIONS = frozenset(
     {
@@ -455,10 +491,14 @@ def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
 
 
 class _Scope(NamedTuple):
-    """What names mean at a node: the ``ctes``, and the relations whose ``rows`` have names there, without case."""
+    """What names mean at a node: the ``ctes``, and the relations whose ``rows`` have names there, without case.
+
+    ``result``: whether the node makes a column of the result, and not under an alias.
+    """
 
     ctes: frozenset[str] = frozenset()
     rows: frozenset[str] = frozenset()
+    result: bool = True
 
 
 def _relations(source: Mapping[str, Any]) -> Iterator[str]:
@@ -511,7 +551,9 @@ class _Reader:
             if key in ("cte_map", "qualified_name") or (key == "table" and isinstance(value, dict)):
                 continue
             own = {node["cte_name"].lower()} if kind == "RECURSIVE_CTE_NODE" and key == "right" else set()
-            self.visit(value, scope._replace(ctes=scope.ctes | own), "order" if kind in _ORDERS else key)
+            result = scope.result and key in ("select_list", "from_table") if "select_list" in node else scope.result
+            result = result and key != "condition" and not ("class" in node and node["alias"])
+            self.visit(value, scope._replace(ctes=scope.ctes | own, result=result), "order" if kind in _ORDERS else key)
 
     def _arguments(self, call: Mapping[str, Any]) -> Iterator[slice]:
         """The range of each argument of a call in FROM. The tree tells the range of the call alone for certain."""
@@ -530,7 +572,7 @@ class _Reader:
 
     def _cte(self, definition: Mapping[str, Any], scope: _Scope) -> None:
         if definition["aliases"]:
-            self.found.only_named = False
+            self.found.only_named, self.found.renames = False, True
         self.visit(definition, scope)
 
     def _relation(self, kind: str, node: Mapping[str, Any], ctes: frozenset[str]) -> None:
@@ -543,6 +585,9 @@ class _Reader:
             or node.get("setop_type") == "UNION_BY_NAME"
         ):
             found.only_named = False
+        found.renames |= bool(node.get("column_name_alias")) or kind == "SET_OPERATION_NODE"
+        found.renames |= node.get("ref_type") == "NATURAL"
+        found.joined.update(map(str.casefold, node.get("using_columns", ())))
         found.grouping_sets |= len(node.get("group_sets", ())) > 1
         if kind == "TABLE_FUNCTION":
             function = node["function"]["function_name"].lower()
@@ -579,13 +624,17 @@ class _Reader:
         elif name in _PACKS_NAMES and not all(one["name"] for one in node["arguments"]):
             found.reads_names = True
         elif kind == "POSITIONAL_REFERENCE":
-            found.only_named = False
+            found.only_named, found.renames = False, True
         elif kind == "STAR":
             found.only_named = False
             moves = node["replace_list"] or node["rename_list"] or node["expr"] is not None
             found.reads_names |= bool(moves or role != ("order" if node["columns"] else "select_list"))
+        elif kind == "CONSTANT":
+            found.renames |= role == "order"  # ORDER BY 1
         elif kind == "COLUMN_REF":
             name = node["column_names"][-1].casefold()
+            if not scope.result or node["alias"]:  # an alias can be named in a condition
+                found.searched.update(map(str.casefold, node["column_names"]))
             if name in scope.rows or name.startswith("unnamed_subquery"):  # DuckDB's name of a subquery without one
                 # A row as a value: a struct whose fields have the names of the columns.
                 found.only_named, found.reads_names = False, True

@@ -1,0 +1,131 @@
+"""Which statements over few files are explained, so that files can be skipped, and that their rows are DuckDB's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.plan.planner import FEW_FILES
+from zskip.statements.duckdb import pruning_rule
+
+FILES, ROWS = 4, 50
+# Each file has its own range of "day"; "same" has the same values in all of them.
+_DATA = pa.table(
+    {
+        "day": [number // ROWS for number in range(FILES * ROWS)],
+        "same": [number % ROWS for number in range(FILES * ROWS)],
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def few_files_are_few(monkeypatch: pytest.MonkeyPatch, every_statement_is_explained: None) -> None:
+    monkeypatch.setattr(pruning_rule, "FEW_FILES", FEW_FILES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _indexed(tmp_path_factory.mktemp("lake") / "t", _DATA)
+
+
+def _indexed(path: Path, rows: pa.Table, row_group_size: int = 10) -> Path:
+    path.mkdir()
+    for number in range(FILES):
+        pq.write_table(rows.slice(number * ROWS, ROWS), path / f"{number}.parquet", row_group_size=row_group_size)
+    zskip.index(path)
+    return path
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("CREATE TABLE mine AS SELECT range AS day, 'm' || range AS label FROM range(3)")
+    con.execute("CREATE VIEW view_of_mine AS FROM mine")
+    con.execute("CREATE MACRO is_early(x) AS x < 1")
+    con.execute("CALL enable_logging('QueryLog')")
+    return con
+
+
+def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
+    con.execute("CALL truncate_duckdb_logs()")
+    zskip.sql(text, con).fetchall()
+    ((count,),) = con.execute("SELECT count(*) FROM duckdb_logs WHERE message LIKE 'EXPLAIN%'").fetchall()
+    return bool(count)
+
+
+@pytest.mark.parametrize(
+    ("statement", "explained"),
+    [
+        # No condition reads a column whose values differ from file to file.
+        ("SELECT sum(same) FROM {} WHERE same = 7", False),
+        ("SELECT sum(day) FROM {} WHERE same % 9 = 7", False),
+        ("SELECT * FROM {} WHERE same = 7", False),
+        ("SELECT count(*) FROM {} WHERE same < 100", False),
+        ("SELECT same, sum(day) FROM {} GROUP BY same ORDER BY same", False),
+        ("SELECT label, sum(same) FROM {} t JOIN mine USING (day) WHERE same <> 5 GROUP BY label", False),
+        ("SELECT label, sum(same) FROM {} t JOIN view_of_mine USING (day) GROUP BY label", False),
+        # Its conditions only compare columns with constants.
+        ("SELECT * FROM {} WHERE day = 2", False),
+        ("SELECT sum(same) FROM {} WHERE day BETWEEN 1 AND 2 AND same IN (1, 2) AND 3 > day", False),
+        ("SELECT same FROM {} t WHERE t.day >= CAST('2' AS BIGINT)", False),
+        # Some other condition reads "day", or may.
+        ("SELECT * FROM {} WHERE day % 3 = 2", True),
+        ("SELECT * FROM {} WHERE day = 2 OR day = 3", True),
+        ("SELECT * FROM {} WHERE CAST(day AS VARCHAR) = '2'", True),
+        ("SELECT * FROM {} WHERE DAY + same = 2", True),
+        ("SELECT * FROM (SELECT day + 0 AS d FROM {}) WHERE d = 2", True),
+        ("SELECT * FROM (SELECT day FROM {}) AS t(d) WHERE d % 3 = 2", True),
+        ("WITH t(d, s) AS (FROM {}) SELECT d FROM t WHERE d % 3 = 2", True),
+        ("SELECT d FROM (SELECT 1 AS d WHERE false UNION ALL SELECT day FROM {}) WHERE d % 3 = 2", True),
+        ("SELECT * FROM {} WHERE is_early(day)", True),
+        ("SELECT * FROM {} WHERE COLUMNS('da.') % 3 = 2", True),
+        ("SELECT label FROM {} t NATURAL JOIN mine WHERE label = 'm1'", True),
+        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", True),
+        ("SELECT same FROM {} ORDER BY day DESC, same LIMIT 3", True),
+        ("SELECT day, same FROM {} ORDER BY 1 DESC, same LIMIT 3", True),
+        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", True),
+        ("SELECT sum(same) FROM {} WHERE same IN (SELECT day FROM mine)", True),
+        ("SELECT sum(same) FROM {} WHERE day IN (SELECT max(day) FROM {})", True),
+        # The index may answer it.
+        ("SELECT min(same) FROM {}", True),
+        ("SELECT count(*) FROM {} WHERE day < 2", True),
+        ("SELECT day, count(*) FROM {} GROUP BY day", True),
+    ],
+)
+def test_a_statement_over_few_files_is_explained_where_that_may_gain(
+    folder: Path, statement: str, explained: bool
+) -> None:
+    con, text = _connection(), statement.replace("{}", f"'{folder}'")
+    assert _is_explained(text, con) == explained
+    expected = con.sql(statement.replace("{}", f"'{folder}/*.parquet'")).fetchall()
+    assert sorted(zskip.sql(text, con).fetchall()) == sorted(expected)
+    con.execute("CALL truncate_duckdb_logs()")
+    assert zskip.explain(text, con)
+    ((asked,),) = con.execute("SELECT count(*) FROM duckdb_logs WHERE message LIKE 'EXPLAIN%'").fetchall()
+    assert asked, "a user who asks gets the reasons"
+
+
+def test_long_footers_are_not_read_to_skip_files(tmp_path: Path) -> None:
+    wide = _DATA
+    for number in range(300):
+        wide = wide.append_column(f"c{number}", wide["same"])
+    for rows, name, explained in ((_DATA, "narrow", False), (wide, "wide", True)):
+        path = _indexed(tmp_path / name, rows)
+        assert _is_explained(f"SELECT * FROM '{path}' WHERE day = 2", _connection()) == explained
+
+
+def test_more_files_than_few_are_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for few, explained in ((FILES, False), (FILES - 1, True)):
+        monkeypatch.setattr(pruning_rule, "FEW_FILES", few)
+        text = f"SELECT sum(same) FROM '{folder}' WHERE same % 9 = {few}"
+        assert _is_explained(text, _connection()) == explained
+        pruning_rule._GAINLESS.clear()
+
+
+def test_a_table_without_a_file_has_nothing_to_skip(folder: Path, tmp_path: Path) -> None:
+    zskip.write(_DATA.slice(0, 0), tmp_path / "t", by="day")
+    assert zskip.sql(f"SELECT * FROM '{tmp_path}/t' WHERE day % 3 = 2", _connection()).fetchall() == []

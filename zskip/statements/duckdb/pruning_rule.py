@@ -1,0 +1,141 @@
+"""Whether a statement is pruned at all: one rule, which weighs what pruning costs against what it can save.
+
+Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
+
+| if it                                                      | because                                             |
+| ---------------------------------------------------------- | --------------------------------------------------- |
+| names the position of files in their list                  | it depends on files that are skipped                |
+| stores the result of a PIVOT by values                     | DuckDB runs a part of it to plan it, without rows   |
+| skipped no file before, over the same versions             | reading all files is correct, whatever else changed |
+| reads few files, and no column outside its results whose   | no file can be skipped                              |
+| values differ from file to file                            |                                                     |
+| reads few files of one table, of which it only compares    | DuckDB skips them by their footers in less time     |
+| columns with constants                                     |                                                     |
+
+The last two do not hold where a user wants to know what is skipped, nor where the index may answer count, min or max.
+None of them can be wrong: a statement that is not explained reads all files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from zskip.plan.planner import FEW_FILES
+from zskip.statements.duckdb.parsed_statements import Parsed
+from zskip.statements.duckdb.session import schema_of
+from zskip.statements.duckdb.stubs import named_columns
+from zskip.statements.duckdb.table_places import has_pivot
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.tablelog import Index
+
+# A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
+FILE_POSITION = "file_index"
+# Functions that the index may answer.
+_ANSWERED = frozenset({"count", "count_star", "min", "max"})
+# DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
+_CHUNKS_A_FILE = 64
+
+_GAINLESS: set[int] = set()
+_MOST_GAINLESS = 4096
+
+
+def is_explained(
+    parsed: Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    *,
+    for_user: bool,
+) -> bool:
+    """The rule. ``for_user``: a user wants to know what is skipped."""
+    if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
+        return False
+    if any(word.text.lower() == FILE_POSITION for word in parsed.words):
+        return False
+    if params is None and _version_of(parsed) in _GAINLESS:
+        return False
+    return for_user or not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
+
+
+def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether pruning may save more than it costs, if each table has few files."""
+    places, text = parsed.places, parsed.statement.query
+    if parsed.hidden or places.reads_names or parsed.of_user:
+        return True
+    answered = bool(places.functions & _ANSWERED)
+    if not places.renames:
+        searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
+        apart = [_are_apart(index, searched) for _, index in parsed.found]
+        if not any(apart):
+            return answered and not searched
+    elif not (parsed.settled and places.only_named):
+        return True
+    elif not any(
+        _are_apart(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found
+    ):
+        return answered
+    return answered or not places.only_compares or not all(_has_short_footers(index) for _, index in parsed.found)
+
+
+def _has_few_files(index: Index) -> bool:
+    """Whether DuckDB can skip files by their footers as quickly as pruning does, and as many."""
+    snapshot = index.snapshot
+    return (
+        len(index) <= FEW_FILES
+        and index.storage.local is not None
+        and not snapshot.sketches
+        and not snapshot.dimensions
+    )
+
+
+def _has_short_footers(index: Index) -> bool:
+    chunks = index.snapshot.totals.row_groups * len(index.snapshot.schema.columns)
+    return len(index) + chunks / _CHUNKS_A_FILE <= FEW_FILES
+
+
+def _are_apart(index: Index, names: Collection[str]) -> bool:
+    """Whether conditions on some of these columns may skip files. ``names``: without regard to case."""
+    folded = {name.casefold() for name in names}
+    leaves = index.snapshot.schema.columns.values()
+    return any(
+        index.once(("apart", leaf.path), partial(_ranges_are_apart, index, leaf.path), _bytes)
+        for leaf in leaves
+        if leaf.orderable and leaf.parts[0].casefold() in folded
+    )
+
+
+def _ranges_are_apart(index: Index, path: str) -> bool:
+    """Whether the ranges of a column in all files have no value in common."""
+    ranges = index.files(None, [path]).statistics.columns.get(path)
+    if ranges is None:
+        return False  # the table has no files
+    return bool(pc.less(pc.min(ranges.upper), pc.max(ranges.lower)).as_py())
+
+
+def _bytes(_: bool) -> int:
+    return 256
+
+
+def remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, gains: bool) -> None:
+    """Remember a statement that skips no file. The clock and the values of parameters change which it can skip."""
+    if parsed.settled and params is None and not gains:
+        if len(_GAINLESS) >= _MOST_GAINLESS:
+            _GAINLESS.clear()
+        _GAINLESS.add(_version_of(parsed))
+
+
+def forget_gain(parsed: Parsed) -> None:
+    """Explain a statement again, even if it skipped no file before."""
+    _GAINLESS.discard(_version_of(parsed))
+
+
+def _version_of(parsed: Parsed) -> int:
+    """The text of a statement, and the versions of its tables."""
+    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
+    return hash((parsed.statement.query, *states))
