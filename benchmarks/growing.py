@@ -90,6 +90,7 @@ def at_random(nights: int) -> Iterator[pa.Table]:
 
 CASES: Mapping[str, Case] = {
     "by time, 300 × 0.02 files": Case(lambda: by_time(300, 0.02), 1.3),
+    "by time, 1000 × 0.02": Case(lambda: by_time(1000, 0.02), 1.3),
     "by time, 300 × 0.2": Case(lambda: by_time(300, 0.2), 1.3),
     "by time, 200 × 1": Case(lambda: by_time(200, 1), 1.3, 3.6, 1.6),
     "by time, 60 × 5": Case(lambda: by_time(60, 5), 1.3),

@@ -85,7 +85,8 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
     assert (again.files_rewritten, again.version) == (0, table.version)
     table.optimize(full=True)
     assert ids(table) == before
-    assert 1 - reached < (2 if name == "one column" else 1.3) * (1 - skipped(table)) + 0.01
+    # By a single column, a look-up reads one of ten files, and that of the appends.
+    assert 1 - reached < (2 if len(table.clustering()) == 1 else 1.3) * (1 - skipped(table)) + 0.01
 
 
 @pytest.mark.parametrize("rows", [100, pytest.param(2000, marks=pytest.mark.slow)])
@@ -277,8 +278,8 @@ def test_any_life_keeps_its_rows(steps: list[tuple[str, int, int]], tmp_path_fac
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.randoms(use_true_random=False))
-def test_a_row_is_rewritten_at_most_log4_times(appends: list[int], random: Any) -> None:
+@given(st.lists(st.integers(1, 400) | st.integers(1, 30), min_size=1, max_size=60), st.randoms(use_true_random=False))
+def test_a_row_is_rewritten_at_most_log4_times_and_once_to_fill_a_file(appends: list[int], random: Any) -> None:
     """Any sizes of appends, in any order of their values, with an optimize after each."""
     written = np.array([[0.0, 0, 0, 0, 0]])[:0]  # of each group: rows, lower and upper bounds of a and b
     history: list[list[int]] = []  # of each group: the appends in it
@@ -298,7 +299,8 @@ def test_a_row_is_rewritten_at_most_log4_times(appends: list[int], random: Any) 
             kept = np.setdiff1d(np.arange(len(written)), np.concatenate(found))
             written, history = written[kept], [history[one] for one in kept.tolist()]
     total = sum(appends)
-    assert all(times <= np.log(total / rows) / np.log(4) + 1e-9 for times, rows in zip(rewritten, appends, strict=True))
+    most = [np.log(total / rows) / np.log(4) + (rows < 90) + 1e-9 for rows in appends]  # a full file has 100
+    assert all(times <= limit for times, limit in zip(rewritten, most, strict=True))
 
 
 def merges_of(groups: np.ndarray) -> list[list[int]]:
@@ -329,3 +331,16 @@ def test_a_merge_must_grow_four_times_and_save_a_fifth() -> None:
     assert all(0 not in each for each in merges_of(large))
     unknown = np.array([[100, np.nan, np.nan, np.nan, np.nan]] * 4)
     assert [sorted(each) for each in merges_of(unknown)] in ([], [[0, 1, 2, 3]])
+
+
+def test_small_groups_merge_where_they_fill_a_file() -> None:
+    def small(rows: int, count: int) -> np.ndarray:
+        return np.array([[rows, 0.0, 1.0, 0.0, 1.0]] * count)
+
+    assert merges_of(small(31, 3)) == [[0, 1, 2]]
+    assert merges_of(small(29, 3)) == [], "they do not fill one"
+    assert merges_of(small(91, 2)) == []
+    assert merges_of(small(45, 2)) == [[0, 1]]
+    assert merges_of(np.vstack([small(95, 1), small(4, 1)])) == [], "a full file is not rewritten again"
+    apart = np.array([[31, at, at + 0.5, 0.0, 1.0] for at in range(3)])
+    assert merges_of(apart) == [], "a look-up would read more"

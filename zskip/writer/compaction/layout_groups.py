@@ -11,6 +11,9 @@ rows of the largest, and a query is expected to read at least a fifth less of th
 rewritten row is chosen first, until none is left. So a row is rewritten at most log4(rows of the table / rows of its
 append) times, in whatever order rows arrive (the levels of a log-structured merge tree, O'Neil 1996).
 
+Neighbours that fill one file together may also merge, if a query is not expected to read more: otherwise the number of
+files would grow with that of small appends. Each row is rewritten once more for this at most.
+
 Gains compare a model with a model: each group as if freshly fitted, before as after. Opening a file costs as much as
 reading a sixteenth of a full one; one query in twenty scans everything.
 """
@@ -29,9 +32,11 @@ from zskip.writer.look_ups import LookUps
 from zskip.writer.paths import folders_of, groups_of
 
 _GROWTH = 4.0
+_FULL = 0.9  # the least part of a file that fills it
 _SAVING = 0.2
 _OPENING = 1 / 16  # of reading a full file
 _SCANS = 0.05  # of all queries
+_FEWEST = 2  # groups of a merge
 _TRIED = 8  # windows for each group, before gains are computed again
 
 
@@ -78,12 +83,12 @@ def merges(
 
     ``rows``: of each file · ``group_of``: the number of each file's group, by default by its name
     """
-    if len(paths) < _GROWTH:
+    if len(paths) < _FEWEST:
         return []
     group_of = groups_of(paths) if group_of is None else group_of
     groups = _grouped(group_of, paths, rows, look_ups, rows_per_file)
     original, target = groups, np.arange(len(groups.rows))
-    while len(groups.rows) >= _GROWTH:
+    while len(groups.rows) >= _FEWEST:
         chosen = _best_windows(groups, look_ups)
         if not chosen:
             break
@@ -175,12 +180,14 @@ def _windows(
         first = np.arange(len(order) - length + 1)
         other = first + length - power
         total = rows_to[first + length] - rows_to[first]
-        grown = total >= _GROWTH * np.maximum(largest[first], largest[other]) * (1 - 1e-9)
-        first = first[grown & (folder[first] == folder[first + length - 1])]
-        other, total = first + length - power, rows_to[first + length] - rows_to[first]
+        most = np.maximum(largest[first], largest[other])
+        filling = (most < _FULL) & (total >= _FULL) & (total <= 1 + 1e-9)
+        may_merge = filling | (total >= _GROWTH * most * (1 - 1e-9))
+        kept = may_merge & (folder[first] == folder[first + length - 1])
+        first, other, total, filling = first[kept], other[kept], total[kept], filling[kept]
         after = _read(look_ups, total, np.minimum(lower[first], lower[other]), np.maximum(upper[first], upper[other]))
         before = read_to[first + length] - read_to[first]
-        pays = after <= (1 - _SAVING) * before
+        pays = after <= np.where(filling, 1.0, 1 - _SAVING) * before
         yield first[pays], length, ((before - after) / np.maximum(total, 1e-9))[pays]
 
 
@@ -188,9 +195,9 @@ def _lengths(most: int) -> Iterator[int]:
     """Lengths of windows: each one up to eight, and then in steps of an eighth.
 
     >>> list(_lengths(20))
-    [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]
+    [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20]
     """
-    length = int(_GROWTH)
+    length = _FEWEST
     while length <= most:
         yield length
         length += max(1, length // 8)
