@@ -16,6 +16,7 @@ import pytest
 
 import zskip
 from zskip.cli.main import main
+from zskip.inspect.audit import doctor
 from zskip.statements.duckdb import pruned_tables
 from zskip.writer import WriteOptions, append, star
 from zskip.writer.row_source import of_table
@@ -565,6 +566,24 @@ def test_info_shows_the_dimensions_and_how_old_their_attributes_are(
     shutil.rmtree(tmp_path / "facts")
     table = _facts(tmp_path, joins={"customer": (CUSTOMERS, {"ck": "k"})})
     assert shown().endswith("rows without versions: they prune nothing)")
+
+
+def test_doctor_says_what_refresh_joins_would_do(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    files = len(table.plan().paths)
+
+    def said() -> list[str]:
+        return [each for each in doctor(table.uri).advice if "dimension" in each]
+
+    assert said() == []
+    zskip.open(tmp_path / "customer").append(pa.table({"k": [9], "region": ["AFRICA"]}))
+    (changed,) = said()
+    assert f"customer has changed since its attributes were computed for {files} of the files" in changed
+    table.refresh_joins()
+    assert said() == []
+    shutil.rmtree(tmp_path / "customer")
+    (gone,) = said()
+    assert f"customer, {tmp_path / 'customer'}, cannot be read" in gone
 
 
 def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:

@@ -82,3 +82,40 @@ def test_an_iceberg_table_is_followed(bucket: Place, tmp_path: Path) -> None:
         assert opened.plan("n = 250").to_arrow()["text"].to_pylist() == ["250"]
     done = zskip.cluster(table, by=["n"], files=4, storage_options=options)
     assert done.files_written == len(list(catalog.load_table("n.t").scan().plan_files()))
+
+
+@pytest.mark.parametrize("format", ["zskip", "delta"])
+def test_dimensions_are_read_again_with_the_options_of_their_facts(
+    bucket: Place, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    root, options = bucket
+    theirs = {name: value for name, value in options.items() if isinstance(value, str)} | {"allow_http": "true"}
+    dimension, url = f"{root}/dim {format}", f"{root}/facts {format}"
+    rows = pa.table({"k": [1, 2], "region": ["ASIA", "EUROPE"]})
+    more = pa.table({"k": [3], "region": ["AFRICA"]})
+    if format == "zskip":
+        zskip.write(rows, dimension, by="k", storage_options=options)
+    else:
+        write_deltalake(dimension, rows, storage_options=theirs)
+    facts = zskip.write(
+        pa.table({"ck": [1, 2, 3] * 20, "v": range(60)}),
+        url,
+        by="dim.region",
+        files=3,
+        joins={"dim": (dimension, {"ck": "k"})},
+        storage_options=options,
+    )
+    facts.append(pa.table({"ck": [1, 1], "v": [60, 61]}))
+    if format == "zskip":
+        zskip.open(dimension, storage_options=options).append(more)
+    else:
+        write_deltalake(dimension, more, mode="append", storage_options=theirs)
+    count = f"SELECT count(*) FROM '{url}' f JOIN '{dimension}' d ON ck = k WHERE region = 'ASIA'"
+    assert zskip.sql(count, storage_options=options).fetchall() == [(22,)]
+    explained = str(zskip.explain(count, storage_options=options))
+    assert "attributes of" in explained
+    assert "are not used" not in explained, "the dimension's older version is read with the same options"
+    assert facts.refresh_joins().files == len(facts.plan().paths)
+    assert facts.verify(random=0).attributes == ()

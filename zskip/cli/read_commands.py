@@ -289,22 +289,19 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
     """The dimensions whose attributes the index has, if there are any."""
     if not table.snapshot.dimensions:
         return {}
+    from zskip.table_formats.stale_attributes import stale_by_dimension
     from zskip.tablelog import Index
-    from zskip.writer.refresh_joins import stale_files
-    from zskip.writer.star import newest_version
 
-    index, found = Index(table.storage, table.snapshot), []
-    for each in table.snapshot.dimensions:
-        version = newest_version(each)
-        found.append(
-            {
-                "name": each.name,
-                "table": each.uri or None,
-                "keys": dict(each.keys),
-                "attributes": each.attributes.names,
-                "stale_files": None if version is None else len(stale_files(index, {each: version})),
-            }
-        )
+    found = [
+        {
+            "name": each.name,
+            "table": each.uri or None,
+            "keys": dict(each.keys),
+            "attributes": each.attributes.names,
+            "stale_files": stale,
+        }
+        for each, stale in stale_by_dimension(Index(table.storage, table.snapshot)).items()
+    ]
     return {"dimensions": found}
 
 

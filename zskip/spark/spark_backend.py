@@ -166,7 +166,7 @@ def _write(
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema)
-    star = None if options.star is None else options.star()
+    star = None if options.star is None else options.star(storage)
     joined, wide = (df, schema) if star is None else _joined(df, schema, star)
     sampled = staging.count_and_sample(joined, wide, options)
     routing = staging.fit(df, sampled, wide, options, look_ups)

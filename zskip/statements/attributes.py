@@ -32,6 +32,7 @@ from zskip.plan import Survivors
 from zskip.pruning import outcomes
 from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
 from zskip.stats import Statistics
+from zskip.storage import options_for
 from zskip.table_formats import index_of, source_of
 from zskip.tablelog import Dimension, Index, load
 from zskip.tablelog.dimensions import owner_of
@@ -244,7 +245,8 @@ def _index_at(index: Index, version: str) -> Index | None:
     if kind != index.source:
         return None
     _, number, _ = rest.split(" ")
-    source = source_of(index.storage.uri, int(number))
+    uri = index.storage.uri
+    source = source_of(uri, int(number), storage_options=options_for(uri, index.storage))
     old = None if source is None else index_of(source)
     return old if old is not None and old.identity == version else None
 

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from zskip.storage.opening import open_storage
+from zskip.storage.opening import open_storage, options_for
 from zskip.storage.staged import Staged
 from zskip.storage.storage import Listing, Storage, abandon
 
-__all__ = ["Listing", "Staged", "Storage", "abandon", "open_storage"]
+__all__ = ["Listing", "Staged", "Storage", "abandon", "open_storage", "options_for"]

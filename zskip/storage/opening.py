@@ -49,6 +49,15 @@ def is_in_store(place: object) -> bool | None:
     return scheme is not None and scheme[1].lower() != "file"
 
 
+def options_for(url: str, storage: Storage) -> Mapping[str, Any] | None:
+    """The options to open a URL that a table in this storage names: its own, for the same kind of store."""
+    if storage.local is not None:
+        return None
+    from zskip.storage.remote import ObjectStorage
+
+    return storage.options_for(url) if isinstance(storage, ObjectStorage) else None
+
+
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
     """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
 

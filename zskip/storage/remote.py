@@ -143,6 +143,10 @@ class ObjectStorage:
     def __repr__(self) -> str:
         return f"ObjectStorage({self.uri!r})"
 
+    def options_for(self, url: str) -> Mapping[str, Any] | None:
+        """The options with which this storage was opened, to open another URL of the same kind of store."""
+        return self._address[1] if url.split("://")[0] == self.uri.split("://")[0] else None
+
     def uri_of(self, path: str) -> str:
         return f"{self.uri}/{table_path(path)}"
 

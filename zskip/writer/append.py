@@ -61,9 +61,9 @@ def create(
     named_sketches(options.sketches, schema)
     star = joined_with(joins, schema, options.by, options.storage_options)
     if star is None and options.star is not None:  # an overwrite keeps the table's dimensions
-        star = options.star()
+        star = options.star(storage)
     Schema(pa.schema([*schema.arrow, *([] if star is None else star.attributes)])).orderable(options.by)
-    options = replace(options, partition_by=partition_by, star=None if star is None else lambda: star)
+    options = replace(options, partition_by=partition_by, star=None if star is None else lambda _: star)
     with Staged(storage.delete) as staged:
         written = backend.write(source, storage, schema, options, None, staged)
         return commit(

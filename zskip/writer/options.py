@@ -23,6 +23,7 @@ from zskip.core.progress import Progress
 from zskip.core.schema import names_given
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import LAYOUTS
+from zskip.storage import Storage
 
 if TYPE_CHECKING:
     from zskip.writer.star import Star
@@ -98,7 +99,7 @@ class WriteOptions:
     progress: Progress | None = field(default=None, compare=False)
     storage_options: Mapping[str, Any] | None = None
     hidden: bool = False
-    star: Callable[[], Star] | None = field(default=None, compare=False)
+    star: Callable[[Storage], Star] | None = field(default=None, compare=False)
     strict_memory: bool = True
 
     def __post_init__(self) -> None:

@@ -16,7 +16,8 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
-from zskip.tablelog import Dimension, Index, Snapshot, commit
+from zskip.table_formats.stale_attributes import stale_files
+from zskip.tablelog import Index, Snapshot, commit
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
@@ -30,7 +31,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     require_managed(storage, base)
     if not base.dimensions:
         raise InvalidOption(f"{storage.uri} was written without joins=, so there are no attributes to refresh.")
-    star = as_recorded(base)
+    star = as_recorded(base, storage)
     index = Index(storage, base)
     stale = stale_files(index, star.versions)
     if not len(stale):
@@ -50,23 +51,10 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     return snapshot, JoinsRefreshed(snapshot.version, len(files))
 
 
-def stale_files(index: Index, versions: Mapping[Dimension, str | None]) -> np.ndarray:
-    """The numbers of the files whose attributes are of other versions of the dimensions than these, or unknown. A
-    dimension whose version is None counts for none."""
-    numbers = np.arange(len(index), dtype=np.int64)
-    stale = np.zeros(len(numbers), bool)
-    columns = index.files_at(numbers, [each.version_path for each in versions]).statistics.columns
-    for dimension, version in versions.items():
-        if version is not None and len(numbers):
-            current = pc.equal(columns[dimension.version_path].lower, version)
-            stale |= ~np.asarray(pc.fill_null(current, False))
-    return numbers[stale]
-
-
 def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[str, ...]:
     """The files whose ranges of attributes leave out a row, as computed anew from its keys. ``sample``: how many files
     to read, of those with attributes of the dimensions' newest versions; None for all."""
-    star = as_recorded(index.snapshot)
+    star = as_recorded(index.snapshot, index.storage)
     numbers = np.setdiff1d(np.arange(len(index)), stale_files(index, star.versions))
     if sample is not None and sample < len(numbers):
         numbers = np.sort(np.random.default_rng(seed).choice(numbers, sample, replace=False))

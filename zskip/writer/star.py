@@ -26,6 +26,7 @@ from zskip.engines.arrow import to_arrow
 from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest
 from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import Storage, options_for
 from zskip.table_formats import index_of, is_table_object, own_snapshot, source_of
 from zskip.tablelog import Dimension, Index, Snapshot
 from zskip.tablelog.dimensions import attribute_name, owner_of
@@ -261,8 +262,11 @@ def joined_with(
     return star
 
 
-def as_recorded(snapshot: Snapshot) -> Star:
-    """The dimensions of a table in their newest versions. The attributes of one that cannot be read are NULL."""
+def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
+    """The dimensions of a table in a storage, in their newest versions.
+
+    The attributes of one that cannot be read are NULL.
+    """
     joins = [Join.recorded(each) for each in snapshot.dimensions]
     loaded: list[_Loaded] = []
     for join, dimension in zip(joins, snapshot.dimensions, strict=True):
@@ -274,7 +278,8 @@ def as_recorded(snapshot: Snapshot) -> Star:
             for column, _ in join.keys:
                 if (owner := owner_of(column, unknown)[0]) is not None:
                     raise InvalidOption(f"its keys are columns of {owner}")
-            one = _load(join, dimension.attributes.names, further, snapshot.schema, loaded, None)
+            options = options_for(dimension.uri, storage)
+            one = _load(join, dimension.attributes.names, further, snapshot.schema, loaded, options)
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
@@ -282,15 +287,6 @@ def as_recorded(snapshot: Snapshot) -> Star:
             one = _Loaded(dimension, None, None, dimension.attributes.empty_table())
         loaded.append(one)
     return Star(tuple(loaded))
-
-
-def newest_version(dimension: Dimension) -> str | None:
-    """The newest version of a recorded dimension; None if it has none, or cannot be read."""
-    try:
-        index, _ = _index_of(dimension.uri, None)
-    except (ZskipError, OSError):
-        return None
-    return None if index is None else index.identity
 
 
 def _in_order(joins: Sequence[Join]) -> list[Join]:

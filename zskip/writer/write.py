@@ -152,7 +152,7 @@ def _begun(
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = int(options.memory_limit or free_memory() // 2)
         names = named_sketches(options.sketches, schema)
-        star = None if options.star is None else options.star()
+        star = None if options.star is None else options.star(storage)
         if star is not None:
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None

@@ -32,7 +32,8 @@ from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
 from zskip.table_formats import source_of
-from zskip.tablelog import SOURCE_FORMATS, Index, dropped_files, dropped_text, history, latest_version, load
+from zskip.table_formats.stale_attributes import stale_by_dimension
+from zskip.tablelog import SOURCE_FORMATS, Dimension, Index, dropped_files, dropped_text, history, latest_version, load
 
 SMALL_FILE = 1 << 20
 THREADS = 16
@@ -97,8 +98,10 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     doubt = (*doubt, *advice_on_instants(storage))
     others = 0 if named is None else len(set(paths) - named)
     dropped = 0
+    stale: Mapping[Dimension, int | None] = {}
     if latest_version(storage) and (snapshot := load(storage)).managed:
         dropped = len(dropped_files(storage, snapshot))
+        stale = stale_by_dimension(Index(storage, snapshot))
     if named is not None:  # a table that `cluster` made has its files in the hidden folder _data
         paths = [name for name in everything.path.to_pylist() if name in named]
     if not paths:
@@ -139,6 +142,7 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
             *doubt,
             *advice_on_others(others - dropped),
             *advice_on_dropped(dropped),
+            *advice_on_dimensions(stale),
             *advice_on_files(sizes, rows, row_groups, unreadable),
         ),
     )
@@ -246,6 +250,21 @@ def advice_on_others(others: int) -> Iterator[str]:
 def advice_on_dropped(dropped: int) -> Iterator[str]:
     if dropped:
         yield f"{dropped_text(dropped)}."
+
+
+def advice_on_dimensions(stale: Mapping[Dimension, int | None]) -> Iterator[str]:
+    """``stale``: of how many files the attributes of a dimension are of other versions, None if it cannot be read."""
+    for dimension, files in stale.items():
+        if files is None and dimension.uri:
+            yield (
+                f"The dimension {dimension.name}, {dimension.uri}, cannot be read: new files get no attributes of "
+                "it, and they skip no file."
+            )
+        elif files:
+            yield (
+                f"The dimension {dimension.name} has changed since its attributes were computed for {files:,} of the "
+                "files: table.refresh_joins() computes them anew."
+            )
 
 
 def footer(storage: Storage, name: str) -> Footer | str:

@@ -14,13 +14,13 @@ from zskip.core.byte_sizes import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
 from zskip.errors import CommitConflict
 from zskip.storage import Storage
+from zskip.table_formats.stale_attributes import stale_by_dimension
 from zskip.tablelog import Index, Snapshot, sketches_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction import compact
 from zskip.writer.options import WriteOptions
-from zskip.writer.refresh_joins import refresh_joins, stale_files
+from zskip.writer.refresh_joins import refresh_joins
 from zskip.writer.sketching import complete_sketches
-from zskip.writer.star import as_recorded
 
 _ATTEMPTS = 3
 _WORTH_SAYING = 0.1
@@ -157,11 +157,11 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
 
 def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
     base = tablelog.load(storage)
-    stale = len(stale_files(Index(storage, base), as_recorded(base).versions))
+    stale = max(found or 0 for found in stale_by_dimension(Index(storage, base)).values())
     if not stale:
         return Step("joins", "nothing was due")
     if dry_run:
-        return Step("joins", f"would refresh the attributes of {_files(stale)}")
+        return Step("joins", f"would refresh the attributes of at least {_files(stale)}")
     receipt = refresh_joins(storage, base, options)[1]
     return Step("joins", f"refreshed the attributes of {_files(receipt.files)}", receipt=receipt)
 
