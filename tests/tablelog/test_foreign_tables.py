@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,57 @@ def test_links_into_a_table_of_another_format_are_followed(tmp_path: Path) -> No
     for source in ("link", "link/*.parquet", "plain", "plain/1.parquet"):
         with pytest.raises(ForeignTable, match="Delta table"):
             zskip.write(str(tmp_path / source), tmp_path / "out", by="id")
+
+
+# --- files of zskip's own tables, named by a glob, a partition or a folder above, are refused like other formats' ---
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "index above": lambda tables_of_zskip: zskip.index(tables_of_zskip),
+    "index of a partition": lambda tables_of_zskip: zskip.index(tables_of_zskip / "t" / "p=1"),
+    "source above": lambda tables_of_zskip: zskip.write(
+        str(tables_of_zskip), tables_of_zskip.parent / "new", by=["id"]
+    ),
+    "source by glob": lambda tables_of_zskip: zskip.write(
+        f"{tables_of_zskip}/t/*/*.parquet", tables_of_zskip.parent / "new", by=["id"]
+    ),
+    "source of a partition": lambda tables_of_zskip: zskip.write(
+        str(tables_of_zskip / "t" / "p=1"), tables_of_zskip.parent / "new", by=["id"]
+    ),
+}
+
+
+@pytest.fixture
+def tables_of_zskip(tmp_path: Path) -> Path:
+    rows = pa.table({"id": range(100), "p": [number % 2 for number in range(100)]})
+    table = zskip.write(rows, tmp_path / "lake" / "t", by=["id"], files=4, partition_by=["p"])
+    table.delete("id < 51")
+    return tmp_path / "lake"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_deleted_rows_do_not_come_back_by_the_names_of_files(way: str, tables_of_zskip: Path) -> None:
+    with pytest.raises(ForeignTable, match="is a table of zskip"):
+        WAYS[way](tables_of_zskip)
+    assert not (tables_of_zskip.parent / "new").exists()
+
+
+def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(100)})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    indexed = zskip.index(tmp_path)
+    zskip.write(rows, tmp_path / "t", by=["id"], files=4).delete("id < 51")
+    for verb in (indexed.refresh, indexed.to_arrow, indexed.count, lambda: zskip.sql(f"FROM '{tmp_path}'")):
+        with pytest.raises(ForeignTable, match="t is a table of zskip"):
+            verb()
+
+
+def test_a_table_as_a_source_gives_its_live_rows(tables_of_zskip: Path) -> None:
+    assert zskip.write(str(tables_of_zskip / "t"), tables_of_zskip.parent / "new", by=["id"]).count() == 49
+
+
+def test_a_folder_of_others_may_hold_files_beside_a_table(tables_of_zskip: Path, tmp_path: Path) -> None:
+    zskip.write(pa.table({"id": [1, 2]}), tmp_path / "raw" / "copy", by=["id"])
+    for path in (tmp_path / "raw" / "copy").glob("*.parquet"):
+        path.rename(tmp_path / "raw" / path.name)  # no table's any more
+    assert zskip.index(tmp_path / "raw").count() == 2

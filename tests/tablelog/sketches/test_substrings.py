@@ -1,9 +1,8 @@
-"""The law of `substrings`: plans for patterns give the rows of a full scan, as DuckDB tells them, on hostile texts."""
+"""Keys of `substrings`, and the look-ups by pieces of texts in any case that they serve."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import duckdb
 import numpy as np
@@ -38,65 +37,6 @@ def test_keys_are_the_trigrams_of_each_string_alone(texts: list[str | None]) -> 
         found = substrings.keys(values) >> np.uint64(40)
         assert {int(one).to_bytes(3, "big") for one in found} == expected
         assert (np.diff(found.astype(np.int64)) > 0).all()
-
-
-def word(random: Random, least: int = 1) -> str:
-    return "".join(random.choice("abcKksİ.é") for _ in range(random.randint(least, 6)))
-
-
-def pattern(random: Random) -> str:
-    """A random condition on s, some part of which is text."""
-    text, other = word(random), word(random)
-    quoted = text.replace("'", "''")
-    regex = "".join(
-        random.choice([word(random), ".", ".*", "a+", "b?", "c*", "[ab]", "(a|b)", "\\.", "k{2}"]) for _ in "123"
-    )
-    return random.choice(
-        [
-            f"contains(s, '{quoted}')",
-            f"s LIKE '%{quoted}%'",
-            f"s LIKE '{quoted}%{other}'",
-            f"s LIKE '%{quoted}_{other}%'",
-            f"s LIKE '%{quoted}#%%' ESCAPE '#'",
-            f"s NOT LIKE '%{quoted}%'",
-            f"s ILIKE '%{quoted}%'",
-            f"s ILIKE '{quoted}%{other}'",
-            f"s NOT ILIKE '%{quoted.upper()}%'",
-            f"suffix(s, '{quoted}')",
-            f"s GLOB '*{quoted}?{other}*'",
-            f"regexp_matches(s, '{regex}')",
-            f"regexp_full_match(s, '.*{regex}.*')",
-            f"regexp_matches(s, '^{regex}$')",
-            f"contains(s, '{quoted}') OR s LIKE '%{other}%'",
-            f"NOT (contains(s, '{quoted}') AND n > 7)",
-            f"contains(s, '{quoted}') IS NOT TRUE",
-        ]
-    )
-
-
-def check(folder: Path, seed: int, asked: int) -> int:
-    random = Random(seed)
-    texts = [
-        None if random.random() < 0.1 else "".join(word(random) for _ in range(random.randint(0, 3)))
-        for _ in range(240)
-    ]
-    rows = pa.table({"n": range(240), "s": pa.array(texts, pa.string())})
-    con = duckdb.connect()
-    con.register("rows", rows)
-    table = zskip.write(rows.slice(0, 200), folder / "t", by="n", files=40, sketches={"s": ["substrings"]})
-    table.append(rows.slice(200))
-    skipped = 0
-    for _ in range(asked):
-        where = pattern(random)
-        plan = table.plan(where)
-        expected = [n for (n,) in con.sql(f"SELECT n FROM rows WHERE {where} ORDER BY n").fetchall()]
-        assert sorted(plan.to_arrow(["n"])["n"].to_pylist()) == expected, where
-        skipped += table.snapshot.totals.files - len(plan)
-    return skipped
-
-
-def test_plans_by_substrings_give_the_rows_of_a_full_scan(tmp_path: Path) -> None:
-    assert check(tmp_path, seed=1, asked=150) > 0
 
 
 def test_letters_are_folded_as_engines_fold_them() -> None:
