@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.pruning.tightness import LOOSE, OPERATORS, measure
+from tests.pruning.test_tightness import LOOSE, OPERATORS, measure
 
 
 def main() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import datetime
 import errno
+import gzip
+import inspect
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import sqlglot
@@ -24,7 +30,9 @@ import zskip
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.errors import (
+    CommitConflict,
     CorruptFile,
+    FilesRemoved,
     ForeignTable,
     IncomparableTypes,
     InvalidOption,
@@ -33,13 +41,18 @@ from zskip.errors import (
     SchemaError,
     SchemaMismatch,
     SqlSyntaxError,
+    TableError,
     TableExists,
     TableNotFound,
     UnknownColumn,
     UnknownParameter,
     UnsafePath,
     UnsupportedSql,
+    ZskipError,
+    shown,
 )
+from zskip.inspect.audit import doctor
+from zskip.storage import open_storage
 
 ROWS = pa.table({"src_ip": ["10.0.0.1", "10.0.0.2"] * 500, "n": list(range(1000)), "tags": [["a"]] * 1000})
 
@@ -379,3 +392,419 @@ def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: 
                 assert plan.to_arrow().num_rows == count, sql
     for sql in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
         assert table.plan(sql, dialect=dialect).skipped.files.part == 9, "what is called is no column"
+
+
+# --- what once raised an error of Python's or of another library's: now one of zskip's own, which names the thing ---
+
+
+HUNDRED = pa.table({"a": range(100)})
+
+
+def iceberg_folder(folder: Path, metadata: bytes, name: str = "v1.metadata.json") -> Path:
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "metadata" / name).write_bytes(metadata)
+    pq.write_table(HUNDRED, folder / "x.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["v1.metadata.json.gz", "version-hint.text", "v1.gz.metadata.json"])
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_every_name_of_iceberg_metadata_is_known(name: str, where: str, tmp_path: Path) -> None:
+    """Their deleted rows came back."""
+    folder = iceberg_folder(tmp_path / "t", gzip.compress(b"{}") if "gz" in name else b"1", name)
+    place: Any = folder
+    if where == "memory":
+        place = f"memory://{tmp_path.name}/t"
+        for path in folder.rglob("*.*"):
+            open_storage(place).put(str(path.relative_to(folder)), path.read_bytes())
+    with pytest.raises(ForeignTable, match="Iceberg"):
+        zskip.index(place)
+    with pytest.raises((ForeignTable, CorruptFile, TableNotFound)):
+        zskip.write(place, tmp_path / "copy", by=["a"])
+
+
+def test_a_version_hint_that_is_no_text_is_no_hint(tmp_path: Path) -> None:
+    folder = iceberg_folder(tmp_path / "t", b"{}")
+    (folder / "metadata" / "version-hint.text").write_bytes(b"\xff\xfe")
+    with pytest.raises(CorruptFile, match=r"v1\.metadata\.json"):
+        zskip.open(folder)
+
+
+def test_a_long_value_in_the_name_of_a_folder(tmp_path: Path) -> None:
+    fits = zskip.write(pa.table({"p": ["x" * 253], "a": [1]}), tmp_path / "fits", by=["a"], partition_by=["p"])
+    assert fits.plan("p > 'w'").count() == 1
+
+
+def remove_temporaries(folder: Path) -> None:
+    for path in folder.rglob("*.tmp"):
+        path.unlink()
+
+
+def test_a_writer_whose_file_was_vacuumed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood still for longer than the vacuum's time: a FileNotFoundError of a name that nobody knows."""
+    storage = open_storage(tmp_path)
+    file = storage.open_writer("part.parquet")
+    file.write(b"x" * 100)
+    remove_temporaries(tmp_path)
+    with pytest.raises(FilesRemoved, match=r"part\.parquet was removed while it was written, by a vacuum"):
+        file.close()
+    link = os.link
+
+    def stalled(source: str, target: str) -> None:
+        remove_temporaries(tmp_path)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", stalled)
+    with pytest.raises(FilesRemoved, match="entry was removed"):
+        storage.put_if_absent("entry", b"x")
+    assert not storage.exists("entry")
+
+
+def replaced(path: Path) -> None:
+    before = path.stat()
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("sql", ["a >= 0", "a BETWEEN 0 AND 99", None])
+def test_a_count_is_of_what_a_read_finds(sql: str | None, tmp_path: Path) -> None:
+    """A foreign file that was replaced after the plan was counted as it had been."""
+    for name in ("x", "y"):
+        pq.write_table(HUNDRED, tmp_path / f"{name}.parquet")
+    plan = zskip.index(tmp_path).plan(sql)
+    assert plan.count() == 200
+    replaced(tmp_path / "x.parquet")
+    assert plan.count() == plan.to_arrow().num_rows == 100
+
+
+def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    pq.write_table(HUNDRED, tmp_path / "x.parquet")
+    plan = zskip.index(tmp_path).plan("a >= 0")
+    removed(tmp_path / "x.parquet")
+    for read in (plan.count, plan.to_arrow):
+        with pytest.raises(TableNotFound, match=r"x\.parquet"):
+            read()
+
+
+def test_an_optimize_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    """It said that the file is not a complete one of Parquet."""
+    table = zskip.write(HUNDRED, tmp_path, by="a", files=2)
+    removed(Path(table.plan().paths[0]))
+    with pytest.raises(TableNotFound, match=r"part-000000-.*\.parquet.* is gone"):
+        table.optimize(full=True)
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_damaged_file_is_named_by_a_plans_reads(managed: bool, tmp_path: Path) -> None:
+    """Errors of DuckDB's, which name no file."""
+    rows = HUNDRED.append_column("s", pa.array([f"k{number % 7}" for number in range(100)]))
+    if managed:
+        table = zskip.write(rows, tmp_path / "t", by="a", files=4)
+    else:
+        (tmp_path / "t").mkdir()
+        for number in range(4):
+            pq.write_table(rows.slice(number * 25, 25), tmp_path / "t" / f"{number}.parquet")
+        table = zskip.index(tmp_path / "t")
+    planned = table.plan("a % 2 = 0")
+    damaged = Path(planned.paths[2])
+    whole = damaged.read_bytes()
+    stamp = damaged.stat().st_mtime_ns
+    damaged.write_bytes(whole[:4] + b"\xff" * 40 + whole[44:])
+    os.utime(damaged, ns=(stamp, stamp))
+    for read in (planned.to_arrow, planned.count, lambda: list(planned.to_batches())):
+        with pytest.raises(CorruptFile, match=damaged.name):
+            read()
+    damaged.write_bytes(whole)
+    assert table.plan("a % 2 = 0").count() == 50
+
+
+@pytest.mark.parametrize(("cut", "kind"), [(None, TableNotFound), (100, CorruptFile)])
+def test_a_bad_file_is_named_by_a_datasets_reads(cut: int | None, kind: type[Exception], tmp_path: Path) -> None:
+    """FileNotFoundError and ArrowInvalid."""
+    table = zskip.write(HUNDRED, tmp_path / "t", by="a", files=4)
+    dataset, every = table.dataset(), pc.field("a") >= 0
+    assert (dataset.count_rows(), dataset.head(3).num_rows, dataset.take([0, 99]).num_rows) == (100, 3, 2)
+    assert sum(batch.num_rows for batch in dataset.to_batches(["a"], every)) == dataset.to_table().num_rows == 100
+    for path in map(Path, table.plan().paths):
+        if cut is None:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:cut])
+    for filter in (None, every):
+        reads: list[Callable[[], object]] = [
+            lambda filter=filter: dataset.to_table(filter=filter),
+            lambda filter=filter: list(dataset.to_batches(filter=filter)),
+            lambda filter=filter: dataset.head(3, filter=filter),
+            lambda filter=filter: dataset.take([0], filter=filter),
+            lambda filter=filter: dataset.count_rows(filter=filter),
+        ]
+        for read in reads:
+            with pytest.raises(kind, match=r"part-.*\.parquet"):
+                read()
+
+
+def test_a_column_chunk_of_another_name_than_its_columns(tmp_path: Path) -> None:
+    """A KeyError of Python's."""
+    source = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": range(100), "s": ["k"] * 100}), source)
+    whole = source.read_bytes()
+    chunk = b"\x19\x18\x01s"  # path_in_schema, a list of one text
+    assert whole.count(chunk) == 1
+    source.write_bytes(whole.replace(chunk, b"\x19\x18\x01c"))
+    table = zskip.write(source, tmp_path / "t", by="a")
+    assert table.plan("s = 'k'").count() == 100
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_in_place_of_a_folder_is_refused(link: bool, tmp_path: Path) -> None:
+    """Errors of Python's: NotADirectoryError, and FileExistsError from a write."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(HUNDRED, path)
+    if link:
+        (tmp_path / "link.parquet").symlink_to(path)
+        path = tmp_path / "link.parquet"
+    for attempt in (
+        zskip.index,
+        doctor,
+        lambda at: zskip.write(HUNDRED, at, by="a"),
+        lambda at: zskip.cluster(at, by="a"),
+    ):
+        with pytest.raises(TableError, match=r"\.parquet is not a folder, and a table is one"):
+            attempt(path)
+    assert pq.read_table(path).num_rows == 100
+
+
+def test_a_delete_after_a_column_got_another_type_says_so(tmp_path: Path) -> None:
+    """DuckDB's ConversionException, or another meaning of the same text."""
+    table = zskip.write(HUNDRED, tmp_path / "t", by="a")
+    zskip.open(tmp_path / "t").overwrite(pa.table({"a": ["x", "3"]}), by="a")
+    with pytest.raises(
+        CommitConflict, match='"a" is int64 in version 1, at which this object is, and string in version 2'
+    ):
+        table.delete("a = 3")
+    assert zskip.open(tmp_path / "t").delete("a = '3'").rows == 1
+    narrow = zskip.write(pa.table({"a": pa.array([1, 2], pa.int8())}), tmp_path / "n", by="a")
+    zskip.open(tmp_path / "n").append(pa.table({"a": [1000]}))
+    assert narrow.delete("a = 2").rows == 1
+
+
+def test_a_far_timestamp_beside_nanoseconds_says_so(tmp_path: Path) -> None:
+    """DuckDB's ConversionException."""
+    far, near = (pa.table({"t": pa.array([value], pa.timestamp("us"))}) for value in (253_370_764_800_000_000, 0))
+    pq.write_table(far, tmp_path / "1.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(near.cast(pa.schema([("t", pa.timestamp("ns"))])), tmp_path / "2.parquet")
+    table = zskip.index(tmp_path)
+    plan = table.plan("t >= TIMESTAMP '2021-01-01'")
+    for read in (table.to_arrow, plan.to_arrow, plan.count):
+        with pytest.raises(SchemaMismatch, match='"t" has nanoseconds'):
+            read()
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_times_at_the_ends_of_years_stand_in_lists(unit: str, tmp_path: Path) -> None:
+    """Python's times have no local ones beyond the years 1 to 9999."""
+    rows = pa.table({"n": [1, 2, 3], "t": pa.array([0, 1, None]).cast(pa.timestamp(unit, "Asia/Tokyo"))})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=3)
+    ends = "TIMESTAMPTZ '9999-12-31 23:59:59+00', TIMESTAMPTZ '0001-01-01 00:00:00+00'"
+    assert table.plan(f"t IN ({ends}, TIMESTAMPTZ '1970-01-01 00:00:00+00')").to_arrow()["n"].to_pylist() == [1]
+    assert len(table.plan(f"t NOT IN ({ends})").to_arrow()) == 2
+
+
+READS: dict[str, Callable[[zskip.Table], object]] = {
+    "to_arrow": lambda table: table.plan(MISSPELT).to_arrow(),
+    "to_duckdb": lambda table: table.plan(MISSPELT).to_duckdb(),
+    "count": lambda table: table.plan(MISSPELT).count(),
+    "delete": lambda table: table.delete(MISSPELT),
+}
+MISSPELT = "lowr(s) = 'a'"
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_misspelt_function_is_underlined_in_the_predicate(
+    read: Callable[[zskip.Table], object], tmp_path: Path
+) -> None:
+    """And zskip's own SQL, with its parameters, is not shown."""
+    table = zskip.write(pa.table({"s": ["a", "b"]}), tmp_path / "t", by="s")
+    with pytest.raises(duckdb.CatalogException, match="name lowr does not exist") as caught:
+        read(table)
+    assert "  lowr(s) = 'a'\n  ^^^^" in str(caught.value)
+    assert "read_parquet" not in str(caught.value)
+    assert 'Did you mean "lower"?' in table.plan(MISSPELT).explain()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"a": ["text"]}, 'The column "a" has types without a common type: int64 in {others}, and string in 7.parquet'),
+        ({"A": [1]}, 'A column is named "a" in {others} and "A" in 7.parquet'),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(rows: dict[str, Any], message: str, tmp_path: Path) -> None:
+    for number in range(20):
+        pq.write_table(pa.table({"a": [number]}), tmp_path / f"{number}.parquet")
+    table = zskip.index(tmp_path)
+    pq.write_table(pa.table(rows), tmp_path / "7.parquet")
+    with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="the table"))):
+        table.refresh()
+    shutil.rmtree(tmp_path / "_zskip")
+    with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="0.parquet"))):
+        zskip.index(tmp_path)
+
+
+def test_an_interrupt_of_duckdb_is_a_keyboard_interrupt(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": np.arange(2_000_000) % 100}), tmp_path / "t", by="a", files=2)
+    child = f"""
+import os, signal, threading, zskip
+table = zskip.open({str(tmp_path / "t")!r})
+threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    table.delete("list_sum(range(100 + a)) < 0")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert zskip.open(tmp_path / "t").version == table.version
+
+
+# --- every option of every public verb with values that it cannot have: refused by name, before anything is done ---
+
+
+FORTY = pa.table({"a": range(40), "s": [f"k{number % 4}" for number in range(40)]})
+HOSTILE: tuple[Any, ...] = (-5, 1 << 70, 2.5, math.nan, "", "\0", [1], {}, {"a": object()}, b"x", object())
+# Options whose value may be anything of the kind: they are checked by what they are handed to.
+NAMED_OTHERWISE = {"where", "columns", "params", "by", "workload", "partition_by", "sketches", "engines", "log_name"}
+_OTHERS = {"session", "spark", "storage_options", "options"}
+_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
+_LAYOUT = ("layout", "files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload")
+
+# Of each verb: how it is called with one option, and the options that its signature leaves to `**options`.
+VERBS: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], tuple[str, ...]]] = {
+    "write": (zskip.write, lambda path: lambda **o: zskip.write(FORTY, path / "new", **{"by": "a", **o}), ()),
+    "index": (zskip.index, lambda path: lambda **o: zskip.index(path / "raw", **o), ()),
+    "open": (zskip.open, lambda path: lambda **o: zskip.open(path / "t", **o), ()),
+    "read": (zskip.read, lambda path: lambda **o: zskip.read(path / "t", **o), ()),
+    "repair": (zskip.repair, lambda path: lambda **o: zskip.repair(path / "t", **o), ()),
+    "cluster": (zskip.cluster, lambda path: lambda **o: zskip.cluster(path / "raw", **{"by": "a", **o}), _RESOURCES),
+    "advise": (zskip.advise, lambda path: lambda **o: zskip.advise(FORTY, **{"workload": ["a = 1"], **o}), ()),
+    "sql": (zskip.sql, lambda path: lambda **o: zskip.sql("SELECT 1", **o), ()),
+    "Table.advise": (
+        zskip.Table.advise,
+        lambda path: lambda **o: zskip.open(path / "t").advise(**{"workload": ["a = 1"], **o}),
+        (),
+    ),
+}
+for _name, _given, _more in (
+    ("plan", ("a = 1",), ()),
+    ("head", (), ()),
+    ("to_arrow", (), ()),
+    ("append", (FORTY,), _RESOURCES),
+    ("overwrite", (FORTY,), (*_RESOURCES, *_LAYOUT, "partition_by", "sketches", "seed")),
+    ("delete", ("a = 1",), _RESOURCES),
+    ("add_sketches", ({"s": "values"},), _RESOURCES),
+    ("drop_sketches", (), ()),
+    ("optimize", (), _RESOURCES),
+    ("history", (), ()),
+    ("restore", (), ()),
+    ("refresh", (), ()),
+    ("vacuum", (), ()),
+    ("tend", (), _RESOURCES),
+    ("verify", ("a = 1",), ()),
+    ("clustering", (), ()),
+    ("logged_queries", (), ()),
+    ("plot", ("a", "s"), ()),
+    ("explore", (), ()),
+):
+
+    def _called(path: Path, name: str = _name, given: tuple[Any, ...] = _given) -> Callable[..., Any]:
+        def call(**option: Any) -> Any:
+            arguments = {"path": path / "page.html", **option} if name == "explore" else option
+            return getattr(zskip.open(path / "t"), name)(*given, **arguments)
+
+        return call
+
+    VERBS[f"Table.{_name}"] = (getattr(zskip.Table, _name), _called, _more)
+
+
+def options_of(verb: str) -> list[str]:
+    """Every option by keyword, and those that are left to `**options`."""
+    function, _, more = VERBS[verb]
+    parameters = inspect.signature(function).parameters.values()
+    alone = {"Table.head", "Table.to_arrow", "Table.drop_sketches", "Table.history", "Table.restore", "Table.vacuum"}
+    keywords = [
+        each.name for each in parameters if each.kind is each.KEYWORD_ONLY or (verb in alone and each.name != "self")
+    ]
+    # DuckDB itself refuses the parameters of a statement.
+    others = _OTHERS | ({"params"} if verb == "sql" else set())
+    return [name for name in dict.fromkeys([*keywords, *more]) if name not in others]
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    zskip.write(FORTY, folder / "t", by="a", files=2)
+    (folder / "raw").mkdir()
+    pq.write_table(FORTY, folder / "raw" / "x.parquet")
+    return folder
+
+
+def refuse_all(verb: str, tables: Path, folder: Path, every: int) -> None:
+    """Call a verb with each option and every n-th of the values."""
+    copy = folder / "copy"
+    for place, option in enumerate(options_of(verb)):
+        for value in HOSTILE[place % every :: every]:
+            case = f"{verb}({option}={shown(value)})"
+            if not copy.exists():
+                shutil.copytree(tables, copy)
+            before = files_in(copy)
+            try:
+                VERBS[verb][1](copy)(**{option: value})
+            except ZskipError as error:
+                message = str(error)
+            except Exception as error:
+                raise AssertionError(case) from error
+            else:
+                shutil.rmtree(copy)  # a value that the option may have after all
+                continue
+            assert len(message) < 700, f"{case}: {message}"
+            assert option in message or option in NAMED_OTHERWISE, f"{case}: {message}"
+            if verb == "cluster":
+                shutil.rmtree(copy)  # the folder may have got an index
+            else:
+                assert files_in(copy) == before, f"{case} left files"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_hostile_option_is_refused_by_name(verb: str, tables: Path, tmp_path: Path) -> None:
+    refuse_all(verb, tables, tmp_path, 11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_hostile_option_is_refused_by_name(verb: str, tables: Path, tmp_path: Path) -> None:
+    refuse_all(verb, tables, tmp_path, 1)
+
+
+def test_options_that_were_taken_or_raised_errors_of_pythons(tables: Path, tmp_path: Path) -> None:
+    for call, message in (
+        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", layout=-5), "layout= is one of auto, tiles"),  # type: ignore[arg-type]
+        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", progress=5), "progress= is a function"),  # type: ignore[arg-type]
+        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", temp_directory=5), "temp_directory= is a path"),  # type: ignore[arg-type]
+        (lambda: zskip.index(tables / "raw", threads="x"), "threads= is a whole number of at least 1"),  # type: ignore[arg-type]
+        (lambda: zskip.index(tables / "raw", sketches={"nowhere": "values"}), '"nowhere"'),
+        (lambda: zskip.open(tables / "t").plan("a = 1", dialect=[1]), "dialect= is a text"),  # type: ignore[arg-type]
+        (lambda: zskip.open(tables / "t").optimize(dry_run="no"), "dry_run= is True or False, not 'no'"),  # type: ignore[arg-type]
+        (lambda: zskip.open(tables / "t").vacuum(5), "older_than= is a time span"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ZskipError, match=message):
+            call()
+    assert not (tmp_path / "t").exists()
+    assert not (tables / "raw" / "_zskip").exists()

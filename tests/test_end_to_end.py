@@ -19,7 +19,7 @@ import zskip
 from zskip.cli.main import main
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
-PREDICATES = 60
+PREDICATES = 30
 
 
 @pytest.fixture(scope="module")

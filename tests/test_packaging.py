@@ -110,7 +110,7 @@ def test_the_docs_run_with_the_wheel_alone(built: tuple[Path, Path], tmp_path: P
     python = environment(tmp_path / "env", f"{built[0]}[all]", "pytest<9.2", *named_packages())
     pages = tmp_path / "pages"
     (pages / "tests" / "docs").mkdir(parents=True)
-    for name in ("tests/__init__.py", "tests/docs/__init__.py", "tests/docs/test_docs.py", "README.md"):
+    for name in ("tests/__init__.py", "tests/docs/test_docs.py", "README.md"):
         shutil.copy(ROOT / name, pages / name)
     shutil.copytree(ROOT / "docs", pages / "docs")
     printed = run(python, "-m", "pytest", "-q", "-k", "code_blocks", "tests/docs/test_docs.py", folder=pages)

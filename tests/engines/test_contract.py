@@ -241,7 +241,9 @@ NOT_PUSHED = {(way, "prefix") for way in ("polars over the dataset", "DuckDB", "
 
 
 @pytest.mark.parametrize("table", [name for name in TABLES if name != "indexed"], indirect=True)
-@pytest.mark.parametrize("name", ["in", "prefix", "null", "partition"])
+@pytest.mark.parametrize(
+    "name", ["in", "partition", *(pytest.param(one, marks=pytest.mark.slow) for one in ("prefix", "null"))]
+)
 def test_engines_read_no_file_that_the_plan_skips(table: zskip.Table, name: str) -> None:
     """Skipped files are gone from the disk meanwhile: an engine that opened one would fail."""
     plan = table.plan(PREDICATES[name][0])

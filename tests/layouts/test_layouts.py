@@ -58,7 +58,7 @@ def by(rows):
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("beside", [None, "uniform", "zipf"])
+@pytest.mark.parametrize("beside", [None, *(pytest.param(one, marks=pytest.mark.slow) for one in ("uniform", "zipf"))])
 def test_files_stay_within_bounds(layout, shape, beside):
     rows = table(shape) if beside is None or beside == shape else table(shape, beside)
     assignment = layouts.fit(rows, by(rows), layout=layout, files=FILES, total_rows=ROWS)

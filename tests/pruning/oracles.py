@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from tests.pruning.cases import Case
+from zskip import pruning
+from zskip.binder import bind
 from zskip.core import types as t
-from zskip.pruning import Outcomes
+from zskip.core.schema import Schema
+from zskip.pruning import Budget, Outcomes, evaluate
 from zskip.stats import Statistics
 
 # What a row yields. RAISED: the engine refuses this row, so that nothing is asked of the plan.
@@ -117,3 +120,17 @@ def observed(oracle: DuckDBOracle, case: Case) -> frozenset[str]:
     parameters = case.options.get("params", [])
     found = {value for (value,) in oracle.con.execute(asked, parameters).fetchall()} - {RAISED}
     return frozenset(NAMES[value].lower() for value in found)
+
+
+# --- what a predicate is proved to give, for tests that compare two ways to prove it ---
+
+
+def asked(sql: str, schema: Schema, statistics: Statistics) -> Outcomes:
+    """The outcomes by a proof that is made anew, and not remembered from another way."""
+    evaluate._proofs.clear()
+    return pruning.outcomes(bind(sql, schema), statistics, budget=Budget(60))
+
+
+def masks(found: Outcomes) -> list[list[bool]]:
+    """By unit, whether TRUE, FALSE and NULL may come out."""
+    return [found.can_be_true.tolist(), found.can_be_false.tolist(), found.can_be_null.tolist()]

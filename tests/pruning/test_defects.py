@@ -19,8 +19,7 @@ import pyarrow.types as t
 import pytest
 
 from tests import FIXTURES
-from tests.pruning.asking import asked
-from tests.pruning.oracles import DuckDBOracle, breaches
+from tests.pruning.oracles import DuckDBOracle, asked, breaches
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.pruning.asking import asked, masks
-from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, breaches
+from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, asked, breaches, masks
+from zskip import pruning
+from zskip.binder import bind
 from zskip.core.schema import Schema
+from zskip.pruning import evaluate
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -29,6 +31,8 @@ VALUES: dict[str, list[Any]] = {
     "s": ["", "a", "ab", "abc", "a\x7f", "b", "é", "\uffff", "\U0001f600", "\U0010ffff"],
     "w": [Decimal(-5), Decimal("0.01"), Decimal(7), Decimal(10) ** 17],
 }
+
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 15))]
 
 
 def constant(random: Random, column: str) -> str:
@@ -71,7 +75,7 @@ def units(random: Random, count: int) -> Statistics:
 
 
 @pytest.mark.parametrize("part", [row, span, rows_of_values])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_of_single_rows_they_give_what_duckdb_gives(part: Callable[[Random], str], seed: int) -> None:
     random, oracle = Random(seed), DuckDBOracle()
     table = pa.table({name: pa.array(random.choices([*VALUES[name], None], k=40), TYPES[name]) for name in TYPES})
@@ -93,7 +97,7 @@ def test_of_single_rows_they_give_what_duckdb_gives(part: Callable[[Random], str
 
 
 @pytest.mark.parametrize("part", [row, span])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_an_or_may_match_where_a_part_may(part: Callable[[Random], str], seed: int) -> None:
     random = Random(seed)
     boxes, parts = units(random, 200), [f"({part(random)})" for _ in range(random.choice([4, 9, 60]))]
@@ -112,3 +116,62 @@ def test_a_thousand_row_values_prune() -> None:
     }
     found = asked(f"(i, t) IN ({listed})", SCHEMA, Statistics(pa.array([9, 9]), columns))
     assert found.may_match.tolist() == [True, False]
+
+
+# --- of a predicate with too many conditions some are not proved: what is left unproved is kept, never skipped ---
+
+
+TWO = Schema(pa.schema({"x": pa.int32(), "y": pa.int32()}))
+
+
+def condition(random: Random, depth: int) -> str:
+    if depth == 0 or random.random() < 0.3:
+        sides = [random.choice("xy"), random.choice(["x + y", "abs(x)", "y", str(random.randint(0, 9))])]
+        return random.choice(["{} < {}", "{} = {}", "{} <> {}", "{} IS NULL OR {} > 3", "{} + 1 > {}"]).format(*sides)
+    parts = [condition(random, depth - 1) for _ in range(random.randint(2, 4))]
+    form = random.choice(["({})", "NOT ({})", "(({}) IS TRUE)", "CASE WHEN {} THEN x > 4 ELSE y < 3 END"])
+    return form.format(random.choice([" AND ", " OR "]).join(f"({part})" for part in parts))
+
+
+def pairs_of(random: Random, units: int = 30) -> Statistics:
+    columns = {}
+    for name in TWO.arrow.names:
+        ends = [sorted(random.choices(range(10), k=2)) for _ in range(units)]
+        low, high = (pa.array([each[side] for each in ends], pa.int32()) for side in (0, 1))
+        null = pa.array([random.choice([True, False]) for _ in ends])
+        columns[name] = Ranges(low, high, pa.array([True] * units), null, pa.array([False] * units))
+    return Statistics(pa.array([9] * units), columns)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    sql, units = condition(random, 3), pairs_of(random)
+    whole = asked(sql, TWO, units)
+    for most in range(8):
+        monkeypatch.setattr(evaluate, "MOST_PROVED", most)
+        fewer = asked(sql, TWO, units)
+        for name in ("can_be_true", "can_be_false", "can_be_null"):
+            assert not np.any(getattr(whole, name) & ~getattr(fewer, name)), (sql, most, name)
+
+
+def test_explain_says_that_there_are_too_many() -> None:
+    units = pairs_of(Random(1))
+    many = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(1_900)), TWO)
+    assert pruning.outcomes(many, units).may_match.dtype == bool
+    (reason,) = pruning.reasons(many, units)
+    assert "more than 1,000 conditions" in str(reason.opaque)
+    few = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(450)), TWO)
+    assert "conditions" not in str([each.opaque for each in pruning.reasons(few, units)])
+
+
+def test_over_many_units_fewer_conditions_are_proved() -> None:
+    sql = " AND ".join(f"(x + {n} <> 5 OR y < {n - 300})" for n in range(300))
+    few, many = pairs_of(Random(1)), pairs_of(Random(1)).take(np.resize(np.arange(30), 12_000))
+    bound = bind(sql, TWO)
+    proved, kept = (pruning.outcomes(bound, units).may_match for units in (few, many))
+    assert not np.any(np.resize(proved, 12_000) & ~kept)
+    assert proved.tolist() == pruning.outcomes(bound, few).may_match.tolist()
+    assert "more than 200 conditions: the rest is kept" in str(
+        [each.opaque for each in pruning.reasons(bind(sql.replace("AND", "OR"), TWO), many)]
+    )

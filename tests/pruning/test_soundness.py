@@ -28,15 +28,16 @@ PLAIN_KINDS = ("i32", "i64", "f64", "n18_3", "s", "b", "d", "tus")
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_every_outcome_that_duckdb_shows_is_foreseen(part: int) -> None:
-    tally = run(CASES // PARTS, seed=part)
+    cases = CASES // PARTS if part else 400
+    tally = run(cases, seed=part)
     assert not tally.failures, "\n\n".join(tally.failures)
     # The run is worth something only where much is skipped, and much is proved to match.
     assert tally.cases["units skipped"] > tally.cases["units"] / 6
     assert tally.cases["units that match wholly"] > tally.cases["units"] / 10
-    assert tally.cases["residuals"] > CASES // PARTS / 10
+    assert tally.cases["residuals"] > cases / 10
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.randoms(use_true_random=False))
 def test_every_outcome_that_the_reference_shows_is_foreseen(random: Random) -> None:
     """Against a walk of one row at a time that shares no code with zskip."""

@@ -4,14 +4,17 @@ whatever the bounds decide is decided."""
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.pruning.asking import asked
-from tests.pruning.oracles import DuckDBOracle, breaches
+import zskip
+from tests.pruning.oracles import DuckDBOracle, asked, breaches
 from tests.pruning.units import Units, random_statistics, random_units
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -150,3 +153,31 @@ def test_what_rounds_is_left_to_the_engine(sql: str) -> None:
     dialect = "spark" if "1.00000001" in sql else "duckdb"
     bound = bind("w * v * v > 1.00000001" if dialect == "spark" else sql, SCHEMA, dialect=dialect)
     assert any(isinstance(node, Opaque) for node in walk(bound.tree))
+
+
+# --- decimals that have more digits than their type says, as DuckDB hands out its widest integers through Arrow ---
+
+
+WIDEST = 2**127 - 1
+ROWS = f"SELECT n, ({WIDEST}::HUGEINT - n) AS h FROM range(3) t(n)"
+
+
+def test_a_folder_of_them_is_indexed_and_read(tmp_path: Path) -> None:
+    rows = duckdb.sql(ROWS)
+    for number in range(2):
+        pq.write_table(rows.to_arrow_table(), tmp_path / f"{number}.parquet")
+    table = zskip.index(tmp_path)
+    assert table.plan("h > 5 AND n = 1").count() == 2
+    assert table.plan("h < 5").paths == []
+    assert zskip.sql(f"SELECT max(h), min(h), count(*) FROM '{tmp_path}'").fetchall() == [
+        (Decimal(WIDEST), Decimal(WIDEST - 2), 6)
+    ]
+    assert table.verify().clean
+
+
+def test_a_table_is_laid_out_by_them(tmp_path: Path) -> None:
+    table = zskip.write(duckdb.sql(ROWS).to_arrow_table(), tmp_path / "t", by=["h", "n"], files=3)
+    assert len(table.plan("n = 1").paths) == 1
+    table.append(duckdb.sql(ROWS).to_arrow_table())
+    assert zskip.open(tmp_path / "t").plan("h > 5 AND n = 1").count() == 2
+    assert table.verify().clean

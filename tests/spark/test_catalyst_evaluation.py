@@ -151,7 +151,7 @@ FUNCTIONS: dict[str, list[str]] = {
     "binary": ["hex({0}) > '5'", "CAST({0} AS STRING) > 'a'", "length({0}) = 2", "base64({0}) < 'x'"],
     "boolean": ["CAST({0} AS INT) + 1 > 1", "CAST({0} AS STRING) = 'true'", "bool({0}) <=> {1}"],
 }  # fmt: skip
-TABLES, PREDICATES = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1")), 60
+TABLES, PREDICATES = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1")), 40
 
 
 def _quoted(field: Field) -> str:

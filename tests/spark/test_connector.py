@@ -85,7 +85,7 @@ def test_keys_of_a_join_choose_files(spark: SparkSession, fact: DataFrame, key: 
     assert same(spark, query) <= 2 + 1, "the files of two keys, and the file of the other side"
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns"])
+@pytest.mark.parametrize("zone", [pytest.param("Europe/Berlin", marks=pytest.mark.slow), "America/St_Johns"])
 def test_keys_join_filters_of_a_session_in_another_zone(spark: SparkSession, fact: DataFrame, zone: str) -> None:
     query = (
         "SELECT fact.row FROM fact JOIN dim ON fact.{0} = dim.{0} WHERE dim.keep > 0 AND fact.ts > '2018-10-27 12:00'"
@@ -321,7 +321,7 @@ def test_batches_of_columns_are_promised_where_the_reader_gives_them(
     nested = "spark.sql.parquet.enableNestedColumnVectorizedReader"
     promised = []
     for chosen in [{}, {reader: "false"}, {nested: "false"}, {"spark.sql.codegen.maxFields": "1"}]:
-        with setting(spark, chosen):
+        with setting(spark, {"spark.sql.codegen.wholeStage": "true", **chosen}):
             scan = connector.Table(files).newScanBuilder(None).build()
             given = scan.toBatch().createReaderFactory().supportColumnarReads(None)
             assert (str(scan.columnarSupportMode()) == "SUPPORTED") is given, chosen

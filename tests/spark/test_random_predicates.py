@@ -115,7 +115,7 @@ def predicate(dice: random.Random, depth: int = 0) -> str:
 @pytest.mark.parametrize(
     ("zone", "count"),
     [
-        ("UTC", 40),
+        ("UTC", 20),
         pytest.param("UTC", _PREDICATES, marks=pytest.mark.slow),
         pytest.param("Europe/Berlin", _PREDICATES, marks=pytest.mark.slow),
     ],

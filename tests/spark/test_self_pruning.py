@@ -7,6 +7,7 @@ import shutil
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,9 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import zskip
+import zskip.spark
 from tests.spark.files import files_read
 from tests.spark.hostile import hostile
 from tests.tables import build_table, sorted_rows
+from tests.test_small_tables import NONE, SCHEMA, small_tables
 from zskip import spark as zs
 from zskip.binder import bind
 from zskip.plan import plan
@@ -330,3 +333,21 @@ def test_a_frame_whose_version_has_expired_reads_files_that_are_kept(
     assert old.where("id = 33").collect() == [(33,)]
     with pytest.raises(PySparkException, match="1 of the 1 files that the query needs are gone"):
         old.where("id = 3").collect()
+
+
+# --- a plan without survivors gives Spark an empty DataFrame with the table's columns ---
+
+
+@pytest.mark.spark
+def test_no_survivors_give_all_columns(spark: Any, tmp_path: Path) -> None:
+    for kind, path in small_tables(tmp_path).items():
+        table = zskip.open(path)
+        for found in (
+            table.plan(NONE).to_spark(spark),
+            zskip.spark.read(spark, path, where=NONE),
+            zskip.spark.table(spark, path).where(NONE),
+        ):
+            types = {field.name: field.dataType.simpleString() for field in found.schema}
+            assert sorted(types) == sorted(SCHEMA.names), kind
+            assert (types["i"], types["t"], types["m"]) == ("int", "timestamp", "decimal(9,2)")
+            assert found.collect() == []

@@ -81,7 +81,9 @@ def test_a_source_without_a_path_says_what_it_needs(spark: SparkSession) -> None
         spark.sql("DROP TABLE columns_of_its_own")
 
 
-@pytest.mark.parametrize("partition_by", [(), ("few",)], ids=["flat", "hive folders"])
+@pytest.mark.parametrize(
+    "partition_by", [pytest.param((), marks=pytest.mark.slow), ("few",)], ids=["flat", "hive folders"]
+)
 def test_it_appends_and_overwrites_by_the_tables_layout(
     spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:

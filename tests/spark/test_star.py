@@ -85,7 +85,11 @@ def ranges(table: zskip.Table, path: str) -> list[tuple[Any, Any]]:
     return list(zip(statistics.lower.to_pylist(), statistics.upper.to_pylist(), strict=True))
 
 
-@pytest.mark.parametrize("partition_by", [[], ["day"]], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "partition_by",
+    [pytest.param([], marks=pytest.mark.slow), ["day"]],
+    ids=["plain", "partitioned"],
+)
 def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
     spark: SparkSession, lake: Path, tmp_path: Path, partition_by: list[str]
 ) -> None:

@@ -70,7 +70,10 @@ def points() -> pa.Table:
 
 @pytest.mark.parametrize(
     "layout",
-    [pytest.param(name, marks=[pytest.mark.slow] if at % 2 else []) for at, name in enumerate(sorted(layouts.LAYOUTS))],
+    [
+        pytest.param(name, marks=[] if name in ("auto", "tree") else [pytest.mark.slow])
+        for name in sorted(layouts.LAYOUTS)
+    ],
 )
 def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, layout: str) -> None:
     rows = hostile().select(["i", "d", "f", "m", "s", "code", "bin", "day", "ts", "local", "yes", "st", "big"])
@@ -515,7 +518,7 @@ def test_fields_of_structs_are_stored_by_name(spark: SparkSession, tmp_path: Pat
     assert table.plan("s.a = 10").count() == 1
 
 
-@pytest.mark.parametrize("partitions", [[], ["c"]], ids=["flat", "hive folders"])
+@pytest.mark.parametrize("partitions", [pytest.param([], marks=pytest.mark.slow), ["c"]], ids=["flat", "hive folders"])
 def test_a_plain_folder_is_laid_out_in_place(
     spark: SparkSession, tmp_path: Path, points: pa.Table, partitions: list[str]
 ) -> None:

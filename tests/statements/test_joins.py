@@ -166,7 +166,13 @@ def test_a_table_is_pruned_by_the_keys_of_its_joins(
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
-    "seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+    "seed",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.slow),
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(3, marks=pytest.mark.slow),
+    ],
 )
 def test_random_joins_give_the_rows_that_they_give_over_all_files(
     lake: Path, con: duckdb.DuckDBPyConnection, seed: int

@@ -96,7 +96,7 @@ def _compared(folder: Path, con: duckdb.DuckDBPyConnection, type: str) -> list[s
     zskip.index(path)
     # What a type loses in Parquet, such as the offset of TIMETZ, is no matter of constants.
     con.execute(f"CREATE OR REPLACE TABLE plain AS FROM read_parquet('{path}/*.parquet')")
-    conditions = [f"a {op} {one}" for one in values for op in ("=", "<", ">=", "IS DISTINCT FROM")]
+    conditions = [f"a {op} {one}" for one in values for op in ("=", ">=")]
     conditions += [f"a IN ({one}, {other})" for one, other in itertools.pairwise(values)]
     if type == "VARCHAR":
         conditions += [f"a {pattern}" for pattern in PATTERNS]

@@ -12,8 +12,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import zskip
 from tests.tables import build_table, sorted_rows
@@ -330,79 +328,6 @@ def test_a_folder_may_be_called_like_a_file_or_a_pattern(
     ((_, plan),) = rewrite(statement, con).plans
     assert 0 < len(plan) < 6
     assert sql(statement, con).fetchall() == [(plan.count(),)]
-
-
-# --- random statements ---
-
-COLUMN = st.sampled_from("abc")
-NAMES = ("x", "y", "z")
-
-
-@st.composite
-def conditions(draw: st.DrawFn, names: tuple[str, ...]) -> str:
-    name = draw(st.sampled_from(names))
-    kind = draw(st.integers(0, 8))
-    number = draw(st.integers(-1, 31))
-    if kind == 0:
-        return f"{name}.a = {number}"
-    if kind == 1:
-        return f"{name}.a {draw(st.sampled_from(['<', '>=', '<>']))} {number}"
-    if kind == 2:
-        return f"{name}.b IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
-    if kind == 3:
-        return f"{name}.a IS NULL"
-    if kind == 4:
-        return f"{name}.c LIKE 's{draw(st.integers(0, 9))}%'"
-    if kind == 5:
-        other = draw(st.sampled_from(names))
-        return f"{name}.b = {other}.b"
-    if kind == 6:
-        return f"coalesce({name}.a, {number}) = {number}"
-    if kind == 7:
-        return f"({draw(conditions(names))} OR {draw(conditions(names))})"
-    return f"NOT ({draw(conditions(names))})"
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> str:
-    def source(name: str) -> str:
-        table = draw(st.sampled_from(["{T}", "{U}"]))
-        kind = draw(st.integers(0, 5))
-        if kind == 0:
-            inner = draw(conditions(("w",)))
-            return f"(SELECT a, b, c FROM {table} w WHERE {inner}) {name}"
-        if kind == 1:
-            return f"(SELECT DISTINCT b, a, c FROM {table} w) {name}"
-        if kind == 2:
-            return f"(SELECT a, b, c FROM {{T}} w UNION ALL SELECT b, a, c FROM {{U}} w) {name}"
-        return f"{table} {name}"
-
-    names = NAMES[: draw(st.integers(1, 3))]
-    text = f"FROM {source(names[0])}"
-    visible = [names[0]]
-    for name in names[1:]:
-        join = draw(st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"]))
-        on = [f"{draw(st.sampled_from(visible))}.{draw(st.sampled_from('ab'))} = {name}.{draw(st.sampled_from('ab'))}"]
-        on += draw(st.lists(conditions((*visible, name)), max_size=2))
-        text += f" {join} {source(name)} ON {' AND '.join(on)}"
-        if not join.startswith(("SEMI", "ANTI")):
-            visible.append(name)
-    where = draw(st.lists(conditions(tuple(visible)), min_size=1, max_size=3))
-    shown = ", ".join(f"{name}.{column}" for name in visible for column in "abc")
-    return f"SELECT {shown} {text} WHERE {' AND '.join(where)}"
-
-
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(statement=queries())
-def test_a_statement_means_the_same_over_the_survivors(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
-) -> None:
-    def answer(text: str, params: object = None) -> object:
-        folded = "md5(string_agg(r::VARCHAR, ';' ORDER BY r::VARCHAR)), count(*)"
-        return con.execute(f"SELECT {folded} FROM ({text}) r", params).fetchall()
-
-    rewritten = rewrite(at(lake, statement), con)
-    assert answer(rewritten.sql, rewritten.parameters) == answer(plainly(lake, statement))
 
 
 def test_a_path_without_a_table_is_named(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:

@@ -338,11 +338,12 @@ def test_a_version_that_is_not_there(version: int, tmp_path: Path) -> None:
             zskip.open(table, version=version)
 
 
-@pytest.mark.parametrize("version", [0.0, 1.5, float("nan"), True, False, np.True_, b"1", [1], object()])
-def test_a_version_of_another_kind(version: Any, tmp_path: Path) -> None:
+def test_a_version_of_another_kind(tmp_path: Path) -> None:
+    versions: list[Any] = [0.0, 1.5, float("nan"), True, False, np.True_, b"1", [1], object()]
     for table in (delta_table(tmp_path / "t"), iceberg_table(tmp_path)):
-        with pytest.raises(InvalidOption, match="A version is a whole number"):
-            zskip.open(table, version=version)
+        for version in versions:
+            with pytest.raises(InvalidOption, match="A version is a whole number"):
+                zskip.open(table, version=version)
 
 
 def test_an_integer_of_numpy_is_a_version(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def live(path: Path, steps: int, seed: int, partition_by: list[str], asked: int)
         require_same(zskip.open(path), pa.table(DeltaTable(path).scan()), predicates(random_, asked))
 
 
-@pytest.mark.parametrize("partition_by", [[], ["day"]], ids=["plain", "by day"])
+@pytest.mark.parametrize("partition_by", [pytest.param([], marks=pytest.mark.slow), ["day"]], ids=["plain", "by day"])
 def test_a_short_life(tmp_path: Path, partition_by: list[str]) -> None:
     live(tmp_path / "t", 10, 11, partition_by, 3)
 

@@ -176,7 +176,7 @@ def ancestors(table: Table) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_short_life(catalog: Catalog, seed: int) -> None:
     live(catalog, 10, seed, range(0), 3)
 
@@ -429,7 +429,7 @@ def test_a_renamed_nested_field_is_refused_by_name(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["user-agent", "x.y", "a b", "9x", "größe"])
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_nested_names_are_those_of_the_table_whatever_the_files_have(catalog: Catalog, name: str, deep: bool) -> None:
     """Iceberg's writers replace some characters in files. Such fields were NULL, and `cluster` wrote them so."""
     data = pa.table({"id": range(40), "s": [{"a": n, name: n % 5} for n in range(40)], "l": [[{name: 1}]] * 40})

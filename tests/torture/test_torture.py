@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.clouds import STORES, unavailable
 from tests.torture.disk import FAULTS
+from tests.torture.formats import FORMATS, round_of
 from tests.torture.lives import STEPS
+from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
+from tests.torture.stalls import stalls
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the failing disk is preloaded as Linux does it")
 
@@ -32,7 +37,7 @@ def test_a_disk_that_fails_leaves_the_table_as_it_was(fault: str, rig: Rig) -> N
     steps = list(STEPS)
     first = list(FAULTS).index(fault)
     ended = []
-    for number in range(2):
+    for number in range(1):
         step = steps[(first + 5 * number) % len(steps)]
         calls = rig.calls(step, fault)
         ended.append(rig.round(step, fault, 1 + calls * (2 * number + 1) // 4))
@@ -49,3 +54,43 @@ def test_a_process_killed_at_any_instant_leaves_a_committed_state(rig: Rig) -> N
         done.append(rig.instant(int(dice.integers(1 << 32)), float(dice.uniform(0, longest))))
         longest *= 1.0 if any(done) else 1.5  # a busy machine takes seconds for a first turn
         assert longest < 60, "no child got anywhere"
+
+
+# --- the short form of the torture of Delta and Iceberg tables; `python -m tests.torture formats` is the long one ---
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_acknowledged_row_is_lost(kind: str, tmp_path: Path) -> None:
+    assert round_of(kind, tmp_path / "table", seed=1) > 2
+
+
+# --- the short form of the races. `make torture`: eight writers with 25 commits each ---
+
+
+def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
+    raced = race(str(tmp_path / "table"), None, writers=3, commits=2)
+    assert raced.seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", STORES)
+def test_racing_writers_make_a_serial_history_over_a_store(scheme: str) -> None:
+    if missing := unavailable(scheme):
+        pytest.skip(missing)
+    with STORES[scheme]() as (url, options):
+        assert race(f"{url}/table", options, writers=3, commits=3).seen
+
+
+# --- the short form of the stalls. `python -m tests.torture stalls --rounds 500`: the long one ---
+
+
+def test_writers_that_stop_and_go_on_lose_nothing(tmp_path: Path) -> None:
+    assert stalls(str(tmp_path), None, rounds=3).stopped
+
+
+@pytest.mark.slow
+def test_writers_that_stop_and_go_on_lose_nothing_over_a_store() -> None:
+    if missing := unavailable("s3"):
+        pytest.skip(missing)
+    with STORES["s3"]() as (url, options):
+        assert stalls(url, options, rounds=3).stopped

@@ -1,0 +1,156 @@
+"""Times with a zone, intervals and infinite times in files of others: as DuckDB compares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip.core.types import TIME_TZ
+from zskip.errors import SchemaError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    con = duckdb.connect()
+    for number, time in enumerate(("10:00:00+00", "10:00:00+05", "10:00:00-08")):
+        con.sql(
+            f"COPY (SELECT {number} AS n, '{time}'::TIMETZ AS t, {{'t': '{time}'::TIMETZ, 'n': {number}}} AS s, "
+            f"'12:00'::TIME AS plain) TO '{tmp_path}/{number}.parquet'"
+        )
+    return tmp_path
+
+
+PREDICATES = (
+    "t = '10:00:00+05'",
+    "t = '05:00:00'",
+    "t < '12:00:00+05'",
+    "t::VARCHAR = '05:00:00+00'",
+    "t < '06:00:00+05'::TIMETZ",
+    "s.t > '17:00:00+00'",
+    "t IS NULL",
+    "t IS NOT NULL AND n = 1",
+)
+
+
+@pytest.mark.parametrize(("zone", "deep"), [("UTC", True), ("Asia/Tokyo", False)])
+def test_they_compare_as_in_duckdb(folder: Path, zone: str, deep: bool) -> None:
+    table = zskip.index(folder, deep=deep)
+    con = duckdb.connect()
+    con.execute(f"SET TimeZone = '{zone}'")
+    for predicate in PREDICATES:
+        wanted = con.sql(f"SELECT n, t, s FROM '{folder}/*.parquet' WHERE {predicate} ORDER BY n").fetchall()
+        assert zskip.sql(f"SELECT n, t, s FROM '{folder}' WHERE {predicate} ORDER BY n", con).fetchall() == wanted
+        plan = table.plan(predicate, timezone=zone)
+        assert sorted(plan.to_duckdb(con, ["n"]).fetchall()) == [row[:1] for row in wanted]
+        assert sorted(plan.to_arrow(["n"])["n"].to_pylist()) == [row[0] for row in wanted]
+        assert plan.count() == len(wanted)
+
+
+def test_other_columns_prune_beside_them(folder: Path) -> None:
+    table = zskip.index(folder)
+    assert table.schema.field("t").type == TIME_TZ
+    assert len(zskip.open(folder).plan("n = 1 AND plain = TIME '12:00'")) == 1
+    assert len(zskip.open(folder).plan("plain > TIME '12:00:00'")) == 0
+
+
+def test_a_table_of_zskip_keeps_their_times_in_utc(folder: Path, tmp_path: Path) -> None:
+    table = zskip.write(str(folder / "*.parquet"), tmp_path / "lake", by="n")
+    assert table.schema.field("t").type == pa.time64("us")
+    assert [time.hour for time in table.to_arrow()["t"].to_pylist()] == [10, 5, 18]
+
+
+def test_arrows_older_mark_of_a_zone_means_none(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    rows = pa.table({"t": pa.array([1, 2], pa.time64("us"))})
+    pq.write_table(rows, tmp_path / "0.parquet", write_time_adjusted_to_utc=True)
+    assert zskip.index(tmp_path).schema.field("t").type == pa.time64("us")
+
+
+# --- intervals in files of others: DuckDB's own comparisons, in which 24 hours are a day; they prove nothing ---
+
+
+@pytest.fixture
+def intervals(tmp_path: Path) -> Path:
+    con = duckdb.connect()
+    for number, value in enumerate(("1 day", "30 days", "2 years")):
+        con.sql(
+            f"COPY (SELECT {number} AS n, INTERVAL '{value}' AS i, {{'a': INTERVAL '{value}', 'b': {number}}} AS s) "
+            f"TO '{tmp_path}/{number}.parquet'"
+        )
+    return tmp_path
+
+
+INTERVALS = (
+    "i = INTERVAL '24 hours'", "i = '1 month'", "i < INTERVAL '1 month'", "s.a > INTERVAL '30 days'", "i IS NULL",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_intervals_compare_as_in_duckdb(intervals: Path, deep: bool) -> None:
+    table = zskip.index(intervals, deep=deep)
+    con = duckdb.connect()
+    for predicate in INTERVALS:
+        wanted = con.sql(f"SELECT n FROM '{intervals}/*.parquet' WHERE {predicate} ORDER BY n").fetchall()
+        assert table.plan(predicate).count() == len(wanted)
+        assert sorted(table.plan(predicate).to_duckdb(con, ["n"]).fetchall()) == wanted
+        assert zskip.sql(f"SELECT n FROM '{intervals}' WHERE {predicate} ORDER BY n", con).fetchall() == wanted
+
+
+def test_they_are_read_beside_what_prunes(intervals: Path) -> None:
+    plan = zskip.index(intervals).plan("n = 1 AND s.b = 1")
+    assert len(plan) == 1
+    (row,) = plan.to_arrow().to_pylist()
+    assert (row["n"], row["i"].days, row["s"]["a"].days) == (1, 30, 30)
+
+
+def test_they_are_not_written_as_bytes(intervals: Path) -> None:
+    with pytest.raises(SchemaError, match='"i" of type month_day_nano_interval cannot be written'):
+        zskip.write(str(intervals / "*.parquet"), intervals / "lake", by="n")
+    assert not (intervals / "lake").exists()
+
+
+# --- the infinities of DuckDB's dates and timestamps, which have no parts: year('infinity') is NULL ---
+
+
+PARTS = ("epoch", "epoch_ms", "year", "month", "day", "dayofweek", "dayofyear", "week", "isoyear", "decade", "last_day")
+CONDITIONS = (
+    *(f"{part}(x) IS NULL" for part in PARTS),
+    *(f"NOT ({part}(x) IS NOT NULL)" for part in PARTS),
+    "hour(x::TIMESTAMP) IS NULL",
+    "year(x) <> 2020",
+    "date_trunc('month', x) > DATE '2100-01-01'",
+    "x::DATE >= DATE '9999-01-01'",
+    "x::DATE < DATE '0001-01-01'",
+    "date_diff('day', x::TIMESTAMP, TIMESTAMP '2020-01-01') IS NULL",
+)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "DATE",
+        "TIMESTAMPTZ",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMP_MS")),
+    ],
+)
+@pytest.mark.parametrize("value", ["infinity", "-infinity"])
+def test_a_part_of_infinity_is_null(kind: str, value: str, tmp_path: Path) -> None:
+    con = duckdb.connect()
+    con.sql("SET TimeZone = 'UTC'")
+    file = tmp_path / "a.parquet"
+    con.sql(
+        f"COPY (SELECT x::{kind} AS x FROM (VALUES ('{value}'), ('2020-02-29'), ('2020-03-01')) t(x)) "
+        f"TO '{file}' (ROW_GROUP_SIZE 1)"
+    )
+    table = zskip.index(tmp_path)
+    for condition in CONDITIONS:
+        if kind == "TIMESTAMP_NS" and "epoch_ms" in condition:
+            continue  # DuckDB 2.0.1 raises for it
+        ((wanted,),) = con.sql(f"SELECT count(*) FROM (SELECT x FROM '{file}') WHERE {condition}").fetchall()
+        assert table.plan(condition).count() == wanted, condition
+        assert table.plan(f"({condition}) OR x IS NULL").count() == wanted, condition
