@@ -6,7 +6,6 @@ planner must foresee it. Then the guard is taken out, and the same trap must cat
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from tests import ROOT
+from tests import FIXTURES, ROOT
 from tests.pruning.cases import column
 from tests.pruning.oracles import RAISED, TRUE, DuckDBOracle, breaches
 from zskip import pruning
@@ -130,6 +129,9 @@ def stripped(kind: type[exp.Expression]) -> Guard:
     return lambda patch: patch.setattr(Binder, "scalar", wrong)
 
 
+cast_moved_off, collation_moved_off = stripped(exp.Cast), stripped(exp.Collate)
+
+
 def escape_ignored(patch: pytest.MonkeyPatch) -> None:
     right = patterns.literal_prefix
     patch.setattr(patterns, "literal_prefix", lambda pattern, escape: right(pattern, None))
@@ -185,25 +187,39 @@ def factors_are_positive(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Trap:
-    """``columns``: lines of statistics as in the text fixtures · ``rows``: some rows of the unit, by column.
+    """One of `fixtures/traps.txt`. ``column``: a line of statistics · ``values``: of some rows, as text.
 
-    ``spark``: what each row yields in Spark without ANSI mode, for a predicate in its dialect.
+    ``spark``: in its dialect and without ANSI mode each row yields TRUE.
     """
 
     name: str
-    columns: tuple[str, ...]
-    rows: dict[str, list[Any]]
+    column: str
+    values: list[str | None]
     sql: str
     guard: Guard
-    timezone: str = "UTC"
-    spark: tuple[int, ...] = ()
+    timezone: str
+    spark: bool
+
+    @staticmethod
+    def of(text: str) -> Trap:
+        name, column, values, asked, guard = text.splitlines()
+        sql, _, how = asked.strip().partition("  ")
+        return Trap(
+            name,
+            column,
+            [None if value == "null" else value for value in values.strip().split(" | ")],
+            sql,
+            globals()[guard.strip()],
+            how.removeprefix("in ") if how.startswith("in ") else "UTC",
+            how.startswith("as Spark"),
+        )
 
     def caught(self) -> list[str]:
         """What the planner does not foresee."""
-        boxes = [column("  " + line) for line in self.columns]
-        rows = pa.table({box.path: pa.array(self.rows[box.path], box.type) for box in boxes})
-        rows = rows.append_column("__unit", pa.array(np.zeros(len(rows)), pa.int32()))
-        yielded: np.ndarray | None = np.array(self.spark)
+        box = column(self.column)
+        values = pa.array(self.values, pa.string()).cast(box.type)
+        rows = pa.table({box.path: values, "__unit": pa.array(np.zeros(len(values)), pa.int32())})
+        yielded: np.ndarray | None = np.full(len(values), TRUE)
         if not self.spark:
             oracle = DuckDBOracle(self.timezone)
             oracle.read(rows)
@@ -211,198 +227,14 @@ class Trap:
         assert yielded is not None
         assert (yielded >= 0).all()
         dialect = "spark" if self.spark else "duckdb"
-        schema = Schema(rows.schema.remove(len(boxes)))
+        schema = Schema(rows.schema.remove(1))
         bound = bind(self.sql, schema, timezone=self.timezone, dialect=dialect, ansi=False)
-        statistics = Statistics(pa.array([1000]), {box.path: box.ranges() for box in boxes})
+        statistics = Statistics(pa.array([1000]), {box.path: box.ranges()})
         found = breaches(pruning.outcomes(bound, statistics), yielded, np.zeros(len(rows), int))
         return [str(breach) for breach in found]
 
 
-NAN = float("nan")
-TRAPS = [
-    Trap(
-        "NaN outside the bounds with <>", ("f  float64  1.0 .. 1.0  nan",), {"f": [1.0, NAN]}, "f <> 1", nan_forgotten
-    ),
-    Trap("NaN outside the bounds with >", ("f  float64  1.0 .. 2.0  nan",), {"f": [1.0, NAN]}, "f > 2", nan_forgotten),
-    Trap(
-        "NaN outside the bounds with NOT",
-        ("f  float64  1.0 .. 2.0  nan?",),
-        {"f": [NAN]},
-        "NOT (f <= 2)",
-        nan_forgotten,
-    ),
-    Trap("NaN stored as a bound", ("f  float64  NaN .. 5.0",), {"f": [1.0, 5.0]}, "f < 4", bounds_taken_as_they_are),
-    Trap(
-        "NaN-cleared bounds read as no values",
-        ("f  float64  ? .. ?  nan?",),
-        {"f": [5.0]},
-        "f < 9",
-        missing_bounds_are_no_values,
-    ),
-    Trap(
-        "missing statistics taken for all-null",
-        ("x  int64  ? .. ?  null?",),
-        {"x": [5]},
-        "x = 5",
-        missing_bounds_are_no_values,
-    ),
-    Trap(
-        "missing null count taken for zero",
-        ("x  int64  1 .. 5  null?",),
-        {"x": [1, None]},
-        "x IS NULL",
-        missing_count_is_zero,
-    ),
-    Trap(
-        "partly-null file lost to IS NULL",
-        ("x  int64  1 .. 5  null",),
-        {"x": [1, None]},
-        "x IS NULL",
-        nulls_only_where_nothing_else,
-    ),
-    Trap(
-        "unknown statistics taken for no match",
-        ("x  int64  ? .. ?",),
-        {"x": [5]},
-        "x > 3",
-        missing_bounds_are_no_values,
-    ),
-    Trap(
-        "inverted null test in NOT LIKE",
-        ("s  string  'a' .. 'b'  null",),
-        {"s": ["b", None]},
-        "s NOT LIKE 'c%'",
-        not_forgotten,
-    ),
-    Trap("all rows match over partial nulls", ("x  int64  1 .. 5  null",), {"x": [1, None]}, "x < 10", null_forgotten),
-    Trap("all rows match over NaN", ("f  float64  1.0 .. 2.0  nan",), {"f": [1.0, NAN]}, "f <= 2", nan_forgotten),
-    Trap(
-        "timestamp maximum floored to milliseconds",
-        ("t  timestamp  2020-01-01T00:00:00 .. 2020-01-01T00:00:01.000999",),
-        {"t": [dt.datetime(2020, 1, 1, 0, 0, 1, 999)]},
-        "t > TIMESTAMP '2020-01-01 00:00:01.000500'",
-        maximum_floored_to_milliseconds,
-    ),
-    Trap(
-        "timestamp unit ignored",
-        ("t  timestamp_ms  2020-01-01T00:00:00 .. 2020-01-02T00:00:00",),
-        {"t": [dt.datetime(2020, 1, 1, 12)]},
-        "t = TIMESTAMP '2020-01-01 12:00:00'",
-        unit_ignored,
-    ),
-    Trap(
-        "zone offset seconds dropped",
-        ("z  zoned  1900-01-01T00:00:00 .. 1900-01-01T00:00:28",),
-        {"z": [dt.datetime(1900, 1, 1, 0, 0, 28)]},
-        "z >= TIMESTAMP '1900-01-01 00:20:00'",
-        offset_seconds_dropped,
-        "Europe/Amsterdam",
-    ),
-    Trap(
-        "unsigned integers compared as signed",
-        ("u  uint64  9223372036854775808 .. 18446744073709551615",),
-        {"u": [2**63]},
-        "u > 5",
-        unsigned_as_signed,
-    ),
-    Trap(
-        "decimal width and scale",
-        ("d  decimal(9,2)  1.00 .. 2.50",),
-        {"d": [Decimal("1.50")]},
-        "d = 1.5",
-        scale_ignored,
-    ),
-    Trap("a literal wrapped into the column's type", ("i  int8  50 .. 100",), {"i": [50]}, "i < 300", literal_wrapped),
-    Trap("a literal truncated into the column's type", ("i  int32  5 .. 5",), {"i": [5]}, "i < 5.5", literal_truncated),
-    Trap(
-        "a cast moved off the column",
-        ("t  timestamp  2020-01-15T08:00:00 .. 2020-01-15T17:00:00",),
-        {"t": [dt.datetime(2020, 1, 15, 9)]},
-        "CAST(t AS DATE) = DATE '2020-01-15'",
-        stripped(exp.Cast),
-    ),
-    Trap("negative zero below zero", ("f  float64  -0.0 .. -0.0",), {"f": [-0.0]}, "f = 0.0", zero_has_a_sign),
-    Trap(
-        "zero above negative zero",
-        ("f  float64  0.0 .. 0.0",),
-        {"f": [0.0]},
-        "f <= CAST('-0.0' AS DOUBLE)",
-        zero_has_a_sign,
-    ),
-    Trap("collation", ("s  string  'B' .. 'C'",), {"s": ["B"]}, "(s COLLATE NOCASE) = 'b'", stripped(exp.Collate)),
-    Trap("LIKE escapes", ("s  string  'a%b' .. 'a%b'",), {"s": ["a%b"]}, "s LIKE 'a!%b' ESCAPE '!'", escape_ignored),
-    Trap(
-        "a prefix looked for between the bounds",
-        ("s  string  'abc' .. 'abd'",),
-        {"s": ["abc"]},
-        "s LIKE 'ab%'",
-        prefix_between_the_bounds,
-    ),
-    Trap("a <> v as min > v OR max < v", ("x  int64  1 .. 5",), {"x": [1, 3, 5]}, "x <> 3", not_is_the_complement),
-    Trap("reversed bounds trusted", ("x  int64  5 .. 3",), {"x": [3, 5]}, "x <= 4", bounds_taken_as_they_are),
-    Trap(
-        "NOT over an unsupported AND leg",
-        ("x  int64  1 .. 5",),
-        {"x": [3]},
-        "NOT (x > 0 AND hash(x) = 0)",
-        unsupported_legs_dropped,
-    ),
-    Trap(
-        "day() in the session's zone",
-        ("z  zoned  2020-01-15T22:00:00 .. 2020-01-15T23:30:00",),
-        {"z": [dt.datetime(2020, 1, 15, 23, 30)]},
-        "day(z) = 16",
-        zone_of_the_session_forgotten,
-        "Europe/Berlin",
-    ),
-    Trap(
-        "hour() in the session's zone",
-        ("z  zoned  2020-07-15T12:00:00 .. 2020-07-15T12:30:00",),
-        {"z": [dt.datetime(2020, 7, 15, 12, 30)]},
-        "hour(z) >= 14",
-        zone_of_the_session_forgotten,
-        "Europe/Berlin",
-    ),
-    Trap(
-        "the day in the session's zone",
-        ("z  zoned  2020-01-15T22:00:00 .. 2020-01-15T23:30:00",),
-        {"z": [dt.datetime(2020, 1, 15, 23, 30)]},
-        "CAST(z AS DATE) = DATE '2020-01-16'",
-        zone_of_the_session_forgotten,
-        "Europe/Berlin",
-    ),
-    Trap(
-        "arithmetic overflow that wraps",
-        ("x  int32  2147483640 .. 2147483647",),
-        {"x": [2**31 - 1]},
-        "x + 10 < 0",
-        overflow_forgotten,
-        spark=(TRUE,),
-    ),
-    Trap(
-        "overflow of a sum times a factor",
-        ("x  int32  1000000000 .. 1000000001",),
-        {"x": [10**9]},
-        "(x + 1) * 3 < 0",
-        width_of_a_sum_forgotten,
-        spark=(TRUE,),
-    ),
-    Trap(
-        "factors below zero that reverse the order",
-        ("x  int64  1 .. 5000",),
-        {"x": [1, 5000]},
-        "x * -2 < -9",
-        factors_are_positive,
-    ),
-    Trap(
-        "factors below zero of doubles",
-        ("f  float64  -2.0 .. 5.0",),
-        {"f": [-2.0, 5.0]},
-        "f * -0.5 > 0.9",
-        factors_are_positive,
-    ),
-    Trap("IN with NULL", ("x  int64  1 .. 5",), {"x": [3]}, "x NOT IN (9, NULL)", null_in_the_list_forgotten),
-]
+TRAPS = [Trap.of(text) for text in (FIXTURES / "traps.txt").read_text(encoding="utf-8").strip().split("\n\n")[1:]]
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)

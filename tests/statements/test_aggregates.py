@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import counted
 from tests.tables import build_table
 from zskip.plan import find_survivors
 from zskip.statements.aggregates import Aggregates, rows_of_index
@@ -44,50 +45,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-CASES = [
-    ("SELECT count(*) FROM {T}", 0),
-    ("SELECT min(num), max(num), count(*), count(num) FROM {T}", 0),
-    ("SELECT max(day) - min(day) AS d, count(*) + 1, max(ts), min(dec), max(dec) FROM {T}", 0),
-    ("SELECT min(holes), max(holes), count(holes), count(*) FROM {T}", 0),
-    ("SELECT count(nothing), min(nothing), count(name), count(real), count(flag) FROM {T}", 0),
-    ("SELECT count(*) FROM {T} WHERE num BETWEEN 15 AND 84", 2),
-    ("SELECT count(*), min(num), max(day), count(holes) FROM {T} WHERE num > 33", 1),
-    ("SELECT max(num) FROM {T} WHERE num < 40 AND dec >= 0.10", 0),
-    ("SELECT count(*) FROM {T} WHERE holes >= 0", 11),
-    ("SELECT count(*) FROM {T} WHERE nothing IS NULL", 12),
-    ("SELECT count(*) FROM {T} WHERE num = 5 OR dec > 0.5", 8),
-    ("SELECT count(*) FROM {T} HAVING count(*) > 5", 0),
-    ("SELECT a.n FROM (SELECT count(*) AS n FROM {T}) a, (SELECT max(num) AS m FROM {T}) b WHERE b.m > 5", None),
-    ("SELECT num FROM {T} WHERE num = (SELECT max(num) FROM {T})", None),
-    # What bounds do not tell.
-    ("SELECT min(real), max(real) FROM {T}", 12),
-    ("SELECT min(zero) FROM {T}", 12),
-    ("SELECT min(name), max(name) FROM {T}", 12),
-    ("SELECT max(num + 1) FROM {T}", 12),
-    ("SELECT sum(num), avg(num) FROM {T}", 12),
-    ("SELECT count(DISTINCT num) FROM {T}", 12),
-    ("SELECT count(*) FILTER (WHERE num < 5) FROM {T}", 12),
-    ("SELECT count(*) FROM {T} WHERE num % 7 = 3", 12),
-    ("SELECT flag, num > 5, count(*) FROM {T} GROUP BY ALL ORDER BY 1, 2", 12),
-    ("SELECT real, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
-    ("SELECT zero, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
-    ("SELECT num, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
-    ("SELECT flag, count(*) FROM {T} GROUP BY ROLLUP (flag) ORDER BY 1", 12),
-    # Files of one group each: all of flag; three files hold two of tens.
-    ("SELECT flag, count(*) FROM {T} GROUP BY flag ORDER BY 1", 0),
-    ("SELECT DISTINCT flag FROM {T} ORDER BY 1", 0),
-    (
-        "SELECT flag, tens, count(*) AS n, min(num), max(day), count(holes), count(name) FROM {T} "
-        "GROUP BY ALL ORDER BY 2",
-        3,
-    ),
-    ("SELECT tens, max(holes), min(holes) FROM {T} GROUP BY tens HAVING count(*) > 3 ORDER BY 1", 3),
-    ("SELECT tens, count(*) FROM {T} WHERE num BETWEEN 15 AND 84 GROUP BY tens ORDER BY 1", 3),
-    ("SELECT nothing, count(*), max(num) FROM {T} GROUP BY nothing", 0),
-    ("SELECT flag, max(n) FROM (SELECT flag, tens, count(*) AS n FROM {T} GROUP BY ALL) GROUP BY flag ORDER BY 1", 3),
-    ("SELECT count(*) FROM (SELECT * FROM {T} LIMIT 15)", 2),
-    ("SELECT max(num) FROM (SELECT -num AS num FROM {T})", 12),
-]
+CASES = counted("aggregates", "answered by the index")
 
 
 @pytest.mark.parametrize(("statement", "files"), CASES, ids=[statement for statement, _ in CASES])

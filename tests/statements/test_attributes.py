@@ -15,67 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from zskip.cli.main import main
 from zskip.inspect.audit import doctor
 from zskip.statements.duckdb import pruned_tables
 from zskip.writer import WriteOptions, append, star
 from zskip.writer.row_source import of_table
 
-FORMS = [
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc}",
-    "SELECT {agg} FROM {f} f, {c} c WHERE f.ck = c.k AND {cc} AND {fc}",
-    "SELECT {agg} FROM {c} c JOIN {f} f ON c.k = f.ck JOIN {s} s ON f.sk = s.k WHERE {cc} AND {sc}",
-    "SELECT {agg} FROM {f} f LEFT JOIN {c} c ON f.ck = c.k WHERE {cc}",
-    "SELECT {agg} FROM {f} f LEFT JOIN {c} c ON f.ck = c.k AND {cc}",
-    "SELECT {agg} FROM {f} f FULL JOIN {c} c ON f.ck = c.k AND {cc}",
-    "SELECT {agg} FROM {c} c RIGHT JOIN {f} f ON f.ck = c.k AND {cc}",
-    "SELECT {agg} FROM {c} c LEFT JOIN {f} f ON f.ck = c.k WHERE {cc}",
-    "SELECT {agg} FROM {f} f WHERE f.ck IN (SELECT k FROM {c} c WHERE {cc})",
-    "SELECT {agg} FROM {f} f WHERE f.ck NOT IN (SELECT k FROM {c} c WHERE {cc} AND k IS NOT NULL)",
-    "SELECT {agg} FROM {f} f WHERE EXISTS (FROM {c} c WHERE c.k = f.ck AND {cc})",
-    "SELECT {agg} FROM {f} f WHERE NOT EXISTS (FROM {c} c WHERE c.k = f.ck AND {cc})",
-    "SELECT {agg} FROM {f} f SEMI JOIN (FROM {c} c WHERE {cc}) c ON f.ck = c.k",
-    "SELECT {agg} FROM {f} f ANTI JOIN (FROM {c} c WHERE {cc}) c ON f.ck = c.k",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck IS NOT DISTINCT FROM c.k WHERE {cc}",
-    "WITH d AS (FROM {c} c WHERE {cc}) SELECT {agg} FROM {f} f JOIN d c ON f.ck = c.k JOIN d c2 ON f.sk = c2.k",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc} UNION ALL SELECT {agg} FROM {f} f WHERE {fc}",
-    "WITH d AS NOT MATERIALIZED (FROM {f} f) SELECT {agg} FROM d f JOIN {c} c ON f.ck = c.k WHERE {cc} AND {fc} "
-    "UNION ALL SELECT {agg} FROM d f WHERE f.v > 50",
-    "WITH d AS MATERIALIZED (FROM {f} f) SELECT {agg} FROM d f JOIN {c} c ON f.ck = c.k JOIN d g ON f.id = g.id + 1 "
-    "WHERE {cc}",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {n} n ON c.nk = n.nk WHERE {nc}",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {s} s ON f.sk = s.k JOIN {n} n ON s.nk = n.nk "
-    "WHERE c.nk = s.nk AND {nc}",
-    "SELECT c.region, {agg} FROM {f} f JOIN {c} c ON f.ck = c.k AND f.sk = c.k WHERE {cc} GROUP BY 1",
-    "SELECT {agg} FROM {f} f JOIN {s} s ON f.ck = s.k WHERE {sc}",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k + 1 WHERE {cc}",
-    # A key of two columns.
-    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a AND f.sk = p.b WHERE {pc}",
-    "SELECT {agg} FROM {f} f SEMI JOIN {p} p ON f.ck = p.a AND f.sk = p.b AND {pc}",
-    "SELECT {agg} FROM {f} f WHERE (f.ck, f.sk) IN (SELECT (a, b) FROM {p} p WHERE {pc})",
-    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a WHERE {pc}",
-    # NULL equals NULL.
-    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck = p.a AND f.sk IS NOT DISTINCT FROM p.b WHERE {pc}",
-    "SELECT {agg} FROM {f} f JOIN {p} p ON f.ck IS NOT DISTINCT FROM p.a AND f.sk = p.b WHERE {pc}",
-    "SELECT {agg} FROM {f} f WHERE EXISTS (FROM {c} c WHERE c.k IS NOT DISTINCT FROM f.ck AND {cc})",
-    "SELECT count(*) AS n, sum(ck) AS v FROM (SELECT ck FROM {f} f INTERSECT SELECT k FROM {c} c WHERE {cc})",
-    "SELECT count(*) AS n, sum(ck) AS v FROM (SELECT ck FROM {f} f EXCEPT SELECT k FROM {c} c WHERE {cc})",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {n} n ON c.nk IS NOT DISTINCT FROM n.nk WHERE {nc}",
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck IS NOT DISTINCT FROM c.k JOIN {n} n ON c.nk = n.nk WHERE {nc}",
-    "SELECT {agg} FROM {f} f JOIN ({s} s LEFT JOIN {c} c ON s.k = c.k + 3 AND {cc}) ON f.ck IS NOT DISTINCT FROM c.k",
-    # Several uses of one table, and other spellings of a join.
-    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {c} d ON f.ck = d.k WHERE {cc} AND d.year < 1995",
-    "SELECT {agg} FROM {f} f JOIN {f} g ON f.id = g.id JOIN {c} c ON g.ck = c.k WHERE {cc}",
-    "SELECT {agg} FROM {f} f JOIN (SELECT k AS ck FROM {c} c WHERE {cc}) c USING (ck)",
-    "SELECT {agg} FROM {f} f NATURAL JOIN (SELECT k AS ck FROM {c} c WHERE {cc})",
-    "SELECT {agg} FROM {f} f, LATERAL (SELECT name FROM {c} c WHERE c.k = f.ck AND {cc}) x",
-    "SELECT {agg} FROM {f} f WHERE (SELECT count(*) FROM {c} c WHERE c.k = f.ck AND {cc}) > 0",
-    "SELECT {agg} FROM {f} f WHERE f.ck = ANY (SELECT k FROM {c} c WHERE {cc})",
-    "SELECT {agg} FROM {f} f WHERE {fc} OR f.ck IN (SELECT k FROM {c} c WHERE {cc})",
-    "SELECT {agg} FROM {f} f JOIN ({c} c RIGHT JOIN {s} s ON c.k = s.k AND {cc}) ON f.sk = s.k WHERE {sc}",
-    "SELECT count(*) AS n, sum(r) AS v FROM (SELECT row_number() OVER (PARTITION BY f.ck ORDER BY f.id) AS r "
-    "FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc})",
-]
+FORMS = statements("attributes", "forms")
 
 
 TABLES = ["facts", "customer", "supplier", "nation", "price"]

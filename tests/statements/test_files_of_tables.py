@@ -10,59 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from zskip.errors import ForeignTable
 
-STATEMENTS = """
-FROM '{T}/{F}'
-SELECT count(*) FROM "{T}/{F}" AS q
-FROM '{D}/**/{F}'
-FROM '{D}/*/{F}'
-FROM read_parquet('{T}/{F}')
-FROM parquet_scan(['{T}/{F}'])
-FROM read_parquet(['{D}/plain/0.parquet', '{T}/{F}'])
-FROM read_parquet('{T}' || '/{F}', union_by_name = true)
-FROM read_parquet(list_transform(['{T}'], lambda p: p || '/{F}'))
-FROM read_parquet(getvariable('pattern'))
-SELECT (SELECT count(*) FROM '{T}/{F}')
-SELECT 1 WHERE 1 IN (SELECT a FROM read_parquet('{T}/{F}'))
-WITH c AS (FROM '{T}/{F}') FROM c
-FROM '{T}' UNION ALL FROM '{T}/{F}'
-EXPLAIN FROM '{T}/{F}'
-EXPLAIN ANALYZE SELECT * FROM '{T}/{F}'
-DESCRIBE '{T}/{F}'
-SUMMARIZE '{T}/{F}'
-PIVOT '{T}/{F}' ON a USING count(*)
-FROM (PIVOT '{T}/{F}' ON a USING count(*))
-UNPIVOT '{T}/{F}' ON a
-PREPARE p AS FROM '{T}/{F}'
-CREATE TABLE made AS FROM '{T}/{F}'
-CREATE VIEW made AS FROM '{T}/{F}'
-CREATE MACRO made() AS TABLE FROM '{T}/{F}'
-CREATE MACRO made() AS (SELECT count(*) FROM '{T}/{F}')
-COPY (FROM '{T}/{F}') TO '{D}/out.csv'
-COPY given FROM '{T}/{F}'
-INSERT INTO given FROM '{T}/{F}'
-WITH c AS (FROM '{T}/{F}') INSERT INTO given FROM c
-UPDATE given SET a = (SELECT max(a) FROM '{T}/{F}')
-DELETE FROM given USING '{T}/{F}' q WHERE q.a = given.a
-MERGE INTO given USING '{T}/{F}' q ON q.a = given.a WHEN MATCHED THEN DELETE
-SET VARIABLE n = (SELECT count(*) FROM '{T}/{F}')
-FROM 'file://{T}/{F}'
-FROM 'file:{T}/{F}'
-FROM read_parquet('file://localhost{T}/{F}')
-FROM query_table('{T}/{F}')
-FROM query_table(['given', '{T}/{F}'])
-FROM query('SELECT a FROM ''{T}/{F}''')
-FROM query('SELECT a FROM read_parquet(' || '''{T}/{F}'')')
-FROM query(format('FROM query_table({}{}{})', chr(39), '{T}/{F}', chr(39)))
-FROM of_files('{T}/{F}')
-FROM read_parquet(['{D}/plain/0.parquet', '{T}/{F}'][2])
-COPY (FROM given) TO '{T}/part.parquet'
-COPY given TO '{T}/sub/folder' (FORMAT parquet, PARTITION_BY a, OVERWRITE)
-COPY given TO 'file://{T}/part.csv'
-EXPORT DATABASE '{T}/exported'
-EXPLAIN COPY given TO '{T}/part.parquet'
-"""
+STATEMENTS = statements("files_of_tables", "refused")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +40,7 @@ def con(folder: Path) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize("table", ["clustered", "written"])
-@pytest.mark.parametrize("text", STATEMENTS.strip().splitlines())
+@pytest.mark.parametrize("text", STATEMENTS)
 def test_files_of_a_table_are_refused_by_name(
     text: str, table: str, folder: Path, con: duckdb.DuckDBPyConnection
 ) -> None:

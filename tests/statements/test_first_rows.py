@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests.statements.cases import counted
 from tests.tables import build_table
 from zskip.statements import first_rows
 from zskip.statements.duckdb.pruned_tables import TableQueries
@@ -39,43 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-ORDERED = [
-    ("SELECT num FROM {T} ORDER BY num LIMIT 3", 1),
-    ("SELECT num FROM {T} ORDER BY num DESC LIMIT 3", 1),
-    ("SELECT num FROM {T} ORDER BY num DESC LIMIT 3 OFFSET 25", 3),
-    ("SELECT * FROM {T} ORDER BY day DESC LIMIT 11", 2),
-    ("SELECT loose FROM {T} ORDER BY num DESC, loose LIMIT 3", 1),
-    ("SELECT name FROM {T} WHERE num >= 40 ORDER BY num LIMIT 3", 1),
-    ("SELECT name FROM {T} WHERE num >= 45 ORDER BY num LIMIT 7", 2),
-    ("SELECT name FROM {T} WHERE num % 7 = 3 ORDER BY num LIMIT 3", 12),
-    ("SELECT num FROM (SELECT num FROM {T} ORDER BY num LIMIT 30) WHERE num > 27", 3),
-    # Equal values stay: the next key decides among them.
-    ("SELECT ties, loose FROM {T} ORDER BY ties, loose DESC LIMIT 4", 2),
-    ("SELECT zero, loose FROM {T} ORDER BY zero, loose LIMIT 4", 12),
-    # Wherever NULL and NaN stand in the order, their files stay.
-    ("SELECT holes FROM {T} ORDER BY holes LIMIT 3", 2),
-    ("SELECT holes FROM {T} ORDER BY holes NULLS FIRST LIMIT 3", 2),
-    ("SELECT holes FROM {T} ORDER BY holes DESC NULLS FIRST LIMIT 3", 2),
-    ("SELECT real FROM {T} ORDER BY real DESC LIMIT 3", 2),
-    ("SELECT real FROM {T} ORDER BY real LIMIT 3", 2),
-    # The order of texts is the session's, and that of expressions is not a column's.
-    ("SELECT name FROM {T} ORDER BY name LIMIT 3", 12),
-    ("SELECT num FROM {T} ORDER BY -num LIMIT 3", 12),
-    ("SELECT -num AS num FROM {T} ORDER BY num LIMIT 3", 12),
-    ("SELECT * REPLACE (-num AS num) FROM {T} ORDER BY num LIMIT 3", 12),
-    ("SELECT num FROM {T} WHERE num IN (SELECT loose FROM {T} WHERE ties < 2) ORDER BY num LIMIT 3", None),
-    ("SELECT max(num) AS num FROM {T} GROUP BY ties, loose % 2 ORDER BY num LIMIT 3", 12),
-    ("SELECT DISTINCT ties, loose % 2 AS odd FROM {T} ORDER BY ties, odd LIMIT 3", 12),
-    ("SELECT num FROM {T} ORDER BY num LIMIT 0", None),
-    ("SELECT num FROM {T} ORDER BY num LIMIT 500", 12),
-    # Without an order, the first files hold the rows that DuckDB gives.
-    ("SELECT num FROM {T} LIMIT 3", 1),
-    ("SELECT num FROM {T} LIMIT 15 OFFSET 10", 3),
-    ("SELECT num FROM {T} WHERE num >= 35 LIMIT 7", 2),
-    ("SELECT num FROM {T} WHERE name LIKE 'a%' LIMIT 3", 12),
-    ("SELECT num FROM (SELECT num FROM {T} LIMIT 30) WHERE num > 27", 3),
-    ("SELECT num FROM {T} QUALIFY row_number() OVER (ORDER BY num DESC) < 5 LIMIT 3", 12),
-]
+ORDERED = counted("first_rows", "ordered")
 
 
 @pytest.mark.parametrize(("statement", "files"), ORDERED, ids=[statement for statement, _ in ORDERED])

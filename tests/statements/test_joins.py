@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests.statements.cases import counted
 from tests.statements.random_joins import random_statement
 from tests.tables import build_table, sorted_rows
 from zskip.statements import joins
@@ -87,72 +88,7 @@ def same_rows(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> boo
 
 
 # What is read of each table, in the order of the text, where the keys of the small one are 5 and 6.
-PRUNED = [
-    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
-    ("SELECT * FROM {dim} s JOIN {0} t USING (key) WHERE s.name = 'p'", [1, 2]),
-    ("SELECT * FROM {0} t, {dim} s WHERE t.key = s.key AND s.name = 'p' AND t.val < s.key", [2, 1]),
-    ("SELECT t.key FROM {0} t JOIN {dim} s USING (key) WHERE s.name = 'p' UNION ALL SELECT key FROM {1}", [2, 1, 16]),
-    (
-        "SELECT key FROM {0} WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') EXCEPT SELECT val FROM {1}",
-        [2, 1, 16],
-    ),
-    # An integer of another width is the same key; what is computed of it is not.
-    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.small WHERE s.name = 'p'", [2, 1]),
-    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key + 1 WHERE s.name = 'p'", [16, 1]),
-    ("SELECT * FROM {0} t JOIN (SELECT key + 1 AS key FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
-    # Only the side of which rows without a partner are not needed.
-    ("SELECT * FROM {dim} s LEFT JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
-    ("SELECT * FROM {0} t LEFT JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
-    ("SELECT * FROM {0} t RIGHT JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
-    ("SELECT * FROM {0} t RIGHT JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key AND t.val < 9", [1, 1]),
-    ("SELECT * FROM {0} t FULL JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
-    ("SELECT * FROM {0} t SEMI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [2, 1]),
-    ("SELECT * FROM {0} t ANTI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
-    ("SELECT * FROM {dim} s ANTI JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
-    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p')", [2, 1]),
-    ("SELECT * FROM {0} t WHERE key NOT IN (SELECT key FROM {dim} WHERE name = 'q')", [16, 1]),
-    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') OR val = 3", [16, 1]),
-    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [2, 1]),
-    ("SELECT * FROM {0} t WHERE NOT EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [16, 1]),
-    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key + 1 = t.key AND s.name = 'p')", [16, 1]),
-    # DuckDB's sort drops columns that only it needs, so that the numbers of the others are not those below it.
-    (
-        "SELECT * FROM {0} t WHERE val < 5 AND val IN "
-        "(SELECT val FROM (SELECT DISTINCT ON (key) key, val, txt FROM {1} ORDER BY key, val) u WHERE u.txt < 's34')",
-        [10, 16],
-    ),
-    # NULL is a partner of NULL only where the statement says so, and the small table has one.
-    ("SELECT * FROM {0} t JOIN {dim} s ON t.key IS NOT DISTINCT FROM s.key WHERE s.name = 'p'", [13, 1]),
-    (
-        "FROM {dim} s LEFT JOIN ({1} u LEFT JOIN {0} t ON t.val = u.val) ON t.key IS NOT DISTINCT FROM s.key "
-        "WHERE s.name = 'p'",
-        [1, 16, 16],
-    ),
-    # A group of one key does not depend on the others; the first rows do.
-    (
-        "SELECT * FROM (SELECT key, sum(val) FROM {0} GROUP BY key) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'",
-        [2, 1],
-    ),
-    (
-        "SELECT * FROM (SELECT max(key) AS key FROM {0} GROUP BY val) JOIN {dim} s USING (key) WHERE s.name = 'p'",
-        [16, 1],
-    ),
-    ("SELECT * FROM (FROM {0} ORDER BY val LIMIT 9) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
-    ("SELECT *, sum(t.val) OVER () FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
-    ("SELECT * FROM (SELECT *, sum(val) OVER () FROM {0}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
-    ("SELECT * FROM (FROM {0} UNION ALL FROM {1}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 16, 1]),
-    # A table that the plan scans twice, and keys of a CTE that is read twice.
-    (
-        "WITH t AS (FROM {0}) SELECT * FROM t a JOIN t b USING (val) JOIN {dim} s ON a.key = s.key WHERE s.name = 'p'",
-        [16, 1],
-    ),
-    # Chains and stars: what is left of one table has the keys of the next.
-    ("SELECT * FROM {dim} s JOIN {0} t ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p'", [1, 2, 1]),
-    (
-        "FROM {0} t JOIN {dim} s ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p' AND u.key = 8",
-        [1, 1, 0],
-    ),
-]
+PRUNED = counted("joins", "pruned by the keys of joins")
 
 
 @pytest.mark.usefixtures("always")
@@ -390,14 +326,7 @@ def test_a_wrong_table_of_joins_loses_rows(
 
 @pytest.mark.parametrize(
     ("statement", "files"),
-    [
-        ("SELECT count(*) FROM {0} x JOIN {1} y ON x.k = y.k WHERE y.w < 5", 3),
-        ("SELECT count(*) FROM {0} JOIN {1} USING (k) WHERE w < 5", 3),
-        ("SELECT count(*) FROM {0} WHERE k IN (SELECT k FROM {1} WHERE w < 5)", 3),
-        ("SELECT count(*) FROM {0} x JOIN (SELECT w AS k FROM {1} WHERE k < 15) y USING (k)", None),
-        ("SELECT count(*) FROM {0} x JOIN (SELECT k + 500 AS k FROM {1} WHERE w < 5) y USING (k)", None),
-        ("SELECT count(*) FROM {0} x JOIN (SELECT max(w) AS k FROM {1} GROUP BY k) y USING (k)", None),
-    ],
+    counted("joins", "names of one letter"),
 )
 def test_names_of_one_letter(statement: str, files: int | None, tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     paths = []

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from tests.statements.fuzz import Sides, sides
 from tests.statements.random_statements import random_statement
 from zskip.errors import SqlSyntaxError
@@ -64,71 +65,16 @@ def test_named_columns_lead_to_the_same_rules_in_many_statements(given: Sides) -
     assert _compare(given, range(7_000_100, 7_003_000)) > 200
 
 
-BY_NAME = """
-SELECT a FROM t
-SELECT c.a, -a * (b * 2) FROM t c WHERE c.b IN (SELECT b FROM u WHERE u.a = c.a)
-SELECT count(*), sum(a) AS total FROM t JOIN u USING (k) GROUP BY b HAVING sum(a) > 3 ORDER BY total DESC LIMIT 5
-SELECT a FROM t WHERE EXISTS (SELECT * FROM u WHERE u.k = t.k AND u.b < 5)
-SELECT count(*) FROM t WHERE a > 3 OR NOT EXISTS (SELECT u.* FROM u, v WHERE u.k = t.k AND v.k = u.k)
-SELECT extract(year FROM d), substring(s FROM 1 FOR 2) FROM t WHERE a IS DISTINCT FROM b
-WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM t JOIN u ON t.k = u.k
-SELECT t, sum(b) FROM (SELECT x.a AS t, b FROM t x JOIN t ON t.k = x.k) y WHERE t = 'x' GROUP BY t
-SELECT t FROM u WHERE a IN (SELECT b FROM t)
-"""
-BY_MORE_THAN_NAMES = """
-SELECT x.a FROM (t JOIN u ON t.k = u.k) AS x
-SELECT * FROM t
-SELECT a, t.* FROM t
-SELECT count(COLUMNS(*)) FROM t
-SELECT DISTINCT ON (a) * FROM t
-SELECT a FROM t UNION (SELECT * FROM u)
-FROM t
-TABLE t
-SELECT a FROM t WHERE EXISTS (SELECT DISTINCT * FROM u OFFSET 3)
-SELECT a FROM t WHERE EXISTS (SELECT * FROM u GROUP BY ALL HAVING count(*) > 1)
-SELECT a FROM t WHERE EXISTS (SELECT * FROM u EXCEPT SELECT * FROM v)
-SELECT a FROM t WHERE EXISTS (SELECT COLUMNS('a') FROM u)
-SELECT a FROM t WHERE EXISTS (SELECT 1 FROM (SELECT * FROM u) WHERE b = 1)
-SELECT a FROM t WHERE a IN (SELECT * FROM u)
-WITH e AS (FROM t) SELECT b FROM e
-SELECT a FROM t AS x(a)
-SELECT a FROM t count(a, b)
-SELECT b FROM t AS last(a, b)
-SELECT b FROM t last(a, b)
-SELECT b FROM (SELECT a AS c, b AS d FROM t) first(a, b)
-SELECT b FROM t JOIN u ON t.a = u.a JOIN v last(a, b) ON t.a = v.a
-SELECT a FROM 't' AS 'x' (a, b)
-WITH e(a) AS (SELECT b FROM t) SELECT a FROM e
-WITH c AS (SELECT a FROM t), e(x) AS MATERIALIZED (SELECT a FROM c) SELECT x FROM e
-SELECT #1 FROM t
-SELECT a FROM t NATURAL JOIN u
-SELECT a FROM t UNION ALL BY NAME SELECT a FROM u
-PIVOT t ON a USING sum(b)
-DESCRIBE t
-SELECT c FROM t c
-SELECT a FROM t AS "C" WHERE c IS NULL
-SELECT last FROM t AS last
-SELECT a FROM 'lake/conn' WHERE conn IS NOT NULL
-SELECT (SELECT t FROM u LIMIT 1) FROM t
-SELECT a FROM (t JOIN u USING (k)) WHERE u = 1
-SELECT a FROM t JOIN u ON t.a = u.a JOIN v ON v = 1
-SELECT s FROM (SELECT b AS a FROM t) s
-SELECT unnamed_subquery FROM (SELECT b FROM t)
-SELECT a FROM t, (SELECT t AS x) y
-SELECT a FROM t WHERE EXISTS (SELECT 1 FROM (SELECT 1 FROM u WHERE T IS NULL) v)
-SELECT a FROM t JOIN (u JOIN v ON v.k = u.k) ON v IS NULL
-WITH e AS (SELECT b FROM t) SELECT e IS NULL FROM e
-SELECT c.typeof() FROM t c
-SELECT typeof(a) FROM t
-"""
+BY_NAME = statements("named_columns", "by name")
+BY_MORE_THAN_NAMES = statements("named_columns", "by more than names")
 
 
-@pytest.mark.parametrize("text", BY_NAME.strip().splitlines())
+@pytest.mark.parametrize("text", BY_NAME)
 def test_statements_that_reach_columns_by_name(text: str) -> None:
     assert table_places(text).only_named
 
 
-@pytest.mark.parametrize("text", BY_MORE_THAN_NAMES.strip().splitlines())
+@pytest.mark.parametrize("text", BY_MORE_THAN_NAMES)
 def test_statements_that_may_reach_other_columns(text: str) -> None:
     assert not table_places(text).only_named
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import counted, statements
 from tests.tables import build_table, sorted_rows
 from zskip.errors import UnsupportedSql
 from zskip.statements.duckdb import stubs
@@ -67,79 +68,7 @@ def files_read(lake: Path, statement: str) -> list[int]:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        # A condition on one name, where several columns have it.
-        "SELECT q.a FROM (SELECT * FROM 'T' x JOIN 'U' y ON x.k = y.k) q WHERE q.a = 5",
-        "SELECT q.a FROM (SELECT *, b AS a FROM 'T' t) q WHERE q.a = 5",
-        "SELECT q.a FROM (SELECT t.*, b AS a FROM 'T' t) q WHERE q.a = 5",
-        "SELECT q.a FROM (SELECT k, s.* FROM 'T' t) q WHERE q.a = 5",
-        "SELECT q.a FROM (SELECT k, unnest(s) FROM 'T' t) q WHERE q.a = 5",
-        "SELECT q.a FROM (SELECT k, unnest(l, recursive := true) FROM 'T' t) q WHERE q.a = 5",
-        "SELECT abs(a) FROM (SELECT b AS a, k FROM 'T' t) WHERE abs(a) = 5 AND abs(a) < 7",
-        "SELECT abs(A) FROM (SELECT b AS A, a AS b FROM 'T' t) WHERE abs(A) = 5",
-        # The plan prints these conditions by a name that has moved to another column.
-        "SELECT * FROM (SELECT * REPLACE (b AS a) FROM 'T' t) WHERE abs(a) = 5",
-        "SELECT * FROM (SELECT a, b FROM 'T' x UNION ALL SELECT k, a FROM 'U' y) WHERE abs(a) = 5",
-        "WITH e AS NOT MATERIALIZED (SELECT a, b FROM 'T' t) "
-        "SELECT * FROM (SELECT a FROM e UNION ALL SELECT b FROM e) WHERE abs(a) = 5",
-        "SELECT x.a, y.c FROM 'T' x JOIN 'U' y ON x.a = y.c WHERE abs(x.a) = 44",
-        # Set operations under other names.
-        "SELECT * FROM (SELECT a, b FROM 'T' AS x(c, a, k, b) UNION ALL SELECT a, k FROM 'U' y) WHERE a < 50",
-        "WITH e(a, c) AS (SELECT k, a FROM 'T' t UNION ALL SELECT a, k FROM 'U' u) SELECT * FROM e WHERE a = 5",
-        "SELECT * FROM (SELECT s.a, k FROM 'T' t UNION SELECT a, k FROM 'U' u) WHERE a = 5",
-        "SELECT * FROM (SELECT a, k FROM 'T' t UNION ALL BY NAME SELECT k, a FROM 'U' u) WHERE a = 5",
-        "SELECT a FROM 'T' t EXCEPT SELECT a FROM 'U' u WHERE a > 5",
-        "SELECT a FROM 'T' t INTERSECT SELECT a FROM 'U' u WHERE a < 5",
-        # Recursion.
-        "WITH RECURSIVE r AS (SELECT a FROM 'T' t WHERE a = 3 UNION ALL SELECT a + 1 FROM r WHERE a < 7) FROM r",
-        "WITH RECURSIVE r(n) AS (SELECT 3 UNION ALL SELECT t.a + 2 FROM r JOIN 'T' t ON t.a = r.n WHERE n < 40) FROM r",
-        # A CTE that is scanned several times, each time with other conditions.
-        "WITH e AS NOT MATERIALIZED (SELECT a, k FROM 'T' t) SELECT x.a, y.a FROM e x, e y WHERE x.a = 5 AND y.a = 60",
-        "WITH e AS (SELECT a, k FROM 'T' t) SELECT (SELECT max(k) FROM e WHERE a = 70), a FROM e WHERE a = 5",
-        # The clock.
-        "SELECT a < 5 AND ts < now() FROM 'T' t GROUP BY a < 5 AND ts < now()",
-        "SELECT current_date > DATE '2000-01-01', count(*) FROM 'T' t WHERE ts < current_date GROUP BY ALL",
-        "SELECT now() > '2000-01-01', a FROM 'T' t WHERE a < 5",
-        # Rows and duplicates of names.
-        "SELECT a FROM 'T' t WHERE ROW(a, b) < ROW(5, 3)",
-        "SELECT a, a, b AS a FROM 'T' t WHERE (a, b) IN ((5, 35), (6, 1))",
-        "SELECT * FROM 'T' t, (VALUES (5), (7)) v(a) WHERE t.a = v.a AND now() > '2000-01-01'",
-        # Statements about a table, PIVOT, windows, samples.
-        "SELECT * FROM (DESCRIBE SELECT * FROM 'T' t)",
-        "DESCRIBE FROM 'T' t",
-        "SELECT count FROM (SUMMARIZE FROM 'T' t WHERE a < 5)",
-        "PIVOT (SELECT a, k FROM 'T' t WHERE a < 30) ON k USING count(*)",
-        "PIVOT (SELECT a, k FROM 'T' t) ON k IN (3, 4) USING count(*)",
-        "PIVOT (SELECT a, k FROM 'T' t WHERE a < 30) ON k USING count(a)",
-        "SELECT a, filename, file_row_number FROM 'T' t WHERE a < -5",
-        "SELECT count(filename), max(file_row_number + 1) FROM 'T' t WHERE a < -5 AND file_row_number >= 0",
-        "WITH p AS (PIVOT (SELECT k, a FROM 'T' t) ON k USING sum(a)) SELECT * FROM p",
-        "SELECT a FROM 'T' t WHERE a < 50 QUALIFY row_number() OVER (PARTITION BY k ORDER BY a DESC) = 1",
-        "SELECT DISTINCT ON (k) k, a FROM 'T' t WHERE a BETWEEN 20 AND 60 ORDER BY k, a",
-        "SELECT k, a < 10, count(*) FROM 'T' t WHERE a < 40 GROUP BY GROUPING SETS ((k), (a < 10), ())",
-        "SELECT COLUMNS('^(a|k)$') FROM 'T' t WHERE COLUMNS('^(a|k)$') < 7",
-        "SELECT COLUMNS(lambda c: c LIKE 'n%') FROM 'T' t WHERE a = 5",
-        "SELECT t FROM 'T' t WHERE a = 5",
-        "SELECT * EXCLUDE (l) REPLACE (a + 1 AS a) FROM 'T' t WHERE a = 5",
-        "WITH e AS NOT MATERIALIZED (SELECT a, b FROM 'T' t) "
-        "SELECT * FROM (SELECT a, b FROM e UNION ALL SELECT b, a FROM e) q WHERE abs(a) = 5",
-        "WITH e AS NOT MATERIALIZED (SELECT a, k FROM 'T' t) "
-        "SELECT * FROM (SELECT a, k FROM e INTERSECT SELECT k, a FROM e) q WHERE abs(a) = 5",
-        "SELECT a FROM 'T' t UNION BY NAME SELECT k, c AS a FROM 'U' u WHERE abs(u.a) = 5 ORDER BY ALL",
-        "SELECT * FROM 'T' x POSITIONAL JOIN 'U' y WHERE x.a = 5",
-        "SELECT * FROM 'T' x NATURAL JOIN 'U' y WHERE a < 20",
-        "SELECT * FROM 'T' x ASOF JOIN 'U' y ON x.k = y.k AND x.a >= y.a WHERE x.a = 55",
-        "SELECT x.a, z.* FROM 'T' x, LATERAL (SELECT count(*) FROM 'U' y WHERE y.a < x.a AND y.c = 4) z WHERE x.a > 80",
-        "SELECT a FROM 'T' t WHERE a = (SELECT max(a) FROM 'U' u WHERE k = 3 AND u.a < 60)",
-        "SELECT a FROM 'T' t WHERE EXISTS (SELECT 1 FROM 'U' u WHERE u.a = t.b AND u.k = 3)",
-        "SELECT t.a FROM 'T' t JOIN 'U' u ON t.a = u.a AND t.b IS DISTINCT FROM u.k, 'T' x WHERE x.a = 5",
-        "SELECT a FROM 'T' t WHERE a NOT IN (SELECT a FROM 'U' u WHERE k < 9)",
-        "SELECT ts FROM 'T' t WHERE ts::DATE = '2024-01-05' OR date_trunc('month', ts) = '2024-03-01'",
-        "SELECT name FROM 'T' t WHERE name LIKE 'S00%' OR name ILIKE 's08_' OR lower(name) = 's050'",
-        "SELECT name FROM 'T' t WHERE name = 'S001' || chr(10) || '(\"a\" = 5)' OR a = 7",
-        "SELECT file_row_number, a FROM 'T' t WHERE a = 5",
-        "FROM x : 'T' SELECT x.a WHERE x.a = 5",
-    ],
+    statements("same_as_duckdb", "alone"),
 )
 def test_a_statement_is_what_duckdb_says_it_is(lake: Path, statement: str) -> None:
     same(lake, statement)
@@ -147,15 +76,7 @@ def test_a_statement_is_what_duckdb_says_it_is(lake: Path, statement: str) -> No
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "SET TimeZone = 'Asia/Tokyo'; SELECT count(*) FROM 'T' t WHERE ts::TIMESTAMPTZ < '2024-01-10 00:00:00+00'",
-        "SET default_collation = 'nocase'; SELECT count(*) FROM 'T' t WHERE name = 's050'",
-        "SET integer_division = true; SELECT count(*) FROM 'T' t WHERE a / 50 = 1",
-        "CREATE TEMP MACRO abs(x) AS 100; SELECT count(*) FROM 'T' t WHERE abs(a) = 100",
-        "CREATE TEMP MACRO old(x) AS x < 5; SELECT count(*) FROM 'T' t WHERE old(a)",
-        "CREATE TABLE made AS SELECT a FROM 'T' t WHERE a = 5; SELECT * FROM made JOIN 'T' t USING (a)",
-        "CREATE VIEW five AS SELECT 5 AS five; SELECT a FROM 'T' t, five WHERE a = five",
-    ],
+    statements("same_as_duckdb", "after others of a text"),
 )
 def test_earlier_statements_of_a_text_decide_what_later_ones_mean(lake: Path, statement: str) -> None:
     same(lake, statement)
@@ -254,19 +175,7 @@ def test_duckdbs_own_columns_of_a_file(lake: Path) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "files"),
-    [
-        ("SELECT filename, file_row_number FROM 'T' t WHERE a = 5", [1]),
-        ("SELECT t.filename, * FROM 'T' t WHERE t.filename LIKE '%parquet' AND a = 5", [1]),
-        ("SELECT count(*) FROM 'T' t WHERE a = 5 OR filename IS NULL", [9]),
-        ("SELECT filename, max(a), count(*) FROM 'T' t WHERE a < 15 GROUP BY filename", [2]),
-        ("SELECT min(a), count(*) FROM 'T' t WHERE a < 15 AND file_row_number > 3", [2]),
-        ("SELECT * FROM (SELECT filename AS f, a, k FROM 'T' t) q WHERE q.a = 5 AND f <> ''", [1]),
-        ("SELECT a, filename FROM 'T' t ORDER BY a LIMIT 3", [1]),
-        ("SELECT t.filename, u.c FROM 'T' t JOIN 'U' u ON t.a = u.a WHERE u.a = 5", [1, 6]),
-        ("SELECT * FROM (SELECT *, filename, k FROM 'T' t) q(c1, c2, c3, c4, c5, c6, c7, f, x) WHERE c1 = 5", [1]),
-        ("SELECT filename.a, filename.k FROM 'T' filename WHERE filename.a = 5", [9]),
-        ("SELECT filename FROM (SELECT NULLIF(a, 5) AS filename, a FROM 'T' t) WHERE filename IS NULL OR a = 70", [9]),
-    ],
+    counted("same_as_duckdb", "beside DuckDB's own columns"),
 )
 def test_conditions_prune_beside_duckdbs_own_columns(lake: Path, statement: str, files: list[int]) -> None:
     same(lake, statement)
