@@ -12,74 +12,23 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DIST
 NUMBERS = ("integer", "float", "decimal")
 TIMES = ("date", "timestamp", "zoned")
 PATTERNS = (
-    "a%",
-    "ab%",
-    "%",
-    "%b",
-    "a_",
-    "_",
-    "",
-    "a%b",
-    "a\\%b",
-    "A%",
-    "é%",
-    "1%",
-    "abc",
-    "a",
-    "x%x",
-    "%%",
-    "a%%",
-    "__%",
+    "a%", "ab%", "%", "%b", "a_", "_", "", "a%b", "a\\%b", "A%", "é%", "1%", "abc", "a", "x%x", "%%", "a%%", "__%",
     "\U0001f600%",
-)
+)  # fmt: skip
 REGULAR = (
-    "^a",
-    "^ab.*",
-    "^a|b",
-    "^(a|b)",
-    "b",
-    "^a?b",
-    "^ab$",
-    "^ab*",
-    "^a{2}",
-    "^\\.",
-    "(?i)^a",
-    "^",
-    "$",
-    "^a.c",
-    "^é",
+    "^a", "^ab.*", "^a|b", "^(a|b)", "b", "^a?b", "^ab$", "^ab*", "^a{2}", "^\\.", "(?i)^a", "^", "$", "^a.c", "^é",
     "^ab+",
-)
+)  # fmt: skip
 PARTS = (
-    "year",
-    "month",
-    "day",
-    "quarter",
-    "hour",
-    "minute",
-    "second",
-    "dayofweek",
-    "dayofyear",
-    "week",
-    "epoch",
+    "year", "month", "day", "quarter", "hour", "minute", "second", "dayofweek", "dayofyear", "week", "epoch",
     "isodow",
-)
+)  # fmt: skip
 NUMBER_TYPES = ("TINYINT", "INTEGER", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "DECIMAL(18,0)", "SMALLINT")
 QUOTED = ("'a'", "'b'", "''", "'ab'", "'é'")
 TRUTHS = ("TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN")
 TRUNCATIONS = (
-    "year",
-    "quarter",
-    "month",
-    "week",
-    "day",
-    "hour",
-    "minute",
-    "second",
-    "millisecond",
-    "decade",
-    "century",
-)
+    "year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "decade", "century",
+)  # fmt: skip
 
 
 class Grammar:

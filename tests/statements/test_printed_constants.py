@@ -68,20 +68,8 @@ PATTERNS = [
 ]
 FUNCTIONS = ["regexp_full_match", "regexp_matches"]
 EXPRESSIONS = [
-    ".*b",
-    "a.*",
-    "(ab|cd).*",
-    "^a",
-    "b$",
-    "é.*",
-    "[^a].*",
-    "(?i)AB",
-    "a\\\\.*",
-    ".",
-    "",
-    "[\\x{e9}€]",
-    "it''s",
-]
+    ".*b", "a.*", "(ab|cd).*", "^a", "b$", "é.*", "[^a].*", "(?i)AB", "a\\\\.*", ".", "", "[\\x{e9}€]", "it''s",
+]  # fmt: skip
 
 
 def _compared(folder: Path, con: duckdb.DuckDBPyConnection, type: str) -> list[str]:

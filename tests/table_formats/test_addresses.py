@@ -24,25 +24,8 @@ ROWS = pa.table({"id": pa.array(range(9), pa.int64())})
 @pytest.mark.parametrize("folder", ["a b", "100%", "a#b", "a+b", "ü"])
 def test_paths_of_the_log_are_decoded_once(folder: str, tmp_path: Path) -> None:
     values = [
-        "a b",
-        "%20",
-        "%2520",
-        "ü",
-        "+",
-        "#",
-        "a/b",
-        "a%2Fb",
-        "?",
-        "x=y",
-        "'",
-        '"',
-        "..",
-        "\\",
-        "%",
-        "日",
-        "*",
-        ":",
-    ]
+        "a b", "%20", "%2520", "ü", "+", "#", "a/b", "a%2Fb", "?", "x=y", "'", '"', "..", "\\", "%", "日", "*", ":",
+    ]  # fmt: skip
     made = pa.table({"id": pa.array(range(len(values)), pa.int64()), "part": values})
     path = tmp_path / folder
     write_deltalake(path, made, partition_by=["part"])
