@@ -14,6 +14,7 @@ import numpy as np
 from tests.clouds import STORES, unavailable
 from tests.torture.disk import FAULTS
 from tests.torture.formats import FORMATS, round_of
+from tests.torture.histories import histories
 from tests.torture.lives import STEPS
 from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
@@ -22,7 +23,7 @@ from tests.torture.stalls import stalls
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("what", nargs="*", help="crashes, instants, races, stalls, formats (all by default)")
+    parser.add_argument("what", nargs="*", help="crashes, instants, races, stalls, histories, formats (all by default)")
     parser.add_argument("--step", action="append", choices=STEPS, help="one verb (all by default)")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="one way to fail (all by default)")
     parser.add_argument("--every", type=int, default=1, help="fail at each so manieth call only")
@@ -30,11 +31,12 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=8, help="of a race")
     parser.add_argument("--commits", type=int, default=25, help="of each writer of a race")
     parser.add_argument("--rounds", type=int, default=500, help="of stalls, on a disk and over S3's protocol each")
+    parser.add_argument("--histories", type=int, default=1000, help="of upserts beside other writers")
     parser.add_argument("--tables", type=int, default=100, help="of Delta and of Iceberg, beside their own writers")
     parser.add_argument("--seed", type=int, default=0, help="of lives and races")
     chosen = parser.parse_args()
     report = _Report()
-    what = chosen.what or ["crashes", "instants", "races", "stalls", "formats"]
+    what = chosen.what or ["crashes", "instants", "races", "stalls", "histories", "formats"]
     with workshop() as rig:
         if "crashes" in what:
             for step in chosen.step or STEPS:
@@ -49,6 +51,8 @@ def main() -> int:
     if "stalls" in what:
         report.round("stalls on a disk", lambda: _stalls_on_a_disk(chosen.rounds, chosen.seed))
         _stalls_over("s3", chosen.rounds, chosen.seed, report)
+    if "histories" in what:
+        report.round("histories", lambda: _histories(chosen.histories, chosen.seed))
     if "formats" in what:
         for kind in FORMATS:
             _formats(kind, chosen.tables, chosen.seed, report)
@@ -135,6 +139,11 @@ def _race_over(scheme: str, writers: int, commits: int, seed: int, report: _Repo
 def _stalls_on_a_disk(rounds: int, seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="zskip-torture-") as folder:
         print(f"on a disk: {stalls(folder, None, rounds=rounds, seed=seed)}", flush=True)
+
+
+def _histories(count: int, seed: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="zskip-torture-") as folder:
+        print(histories(folder, count=count, seed=seed), flush=True)
 
 
 def _stalls_over(scheme: str, rounds: int, seed: int, report: _Report) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import zskip
-from zskip.errors import FilesRemoved, UncertainCommit
+from zskip.errors import CommitConflict, FilesRemoved, UncertainCommit
 from zskip.storage.local import LocalStorage
 
 Options = Mapping[str, Any] | None
@@ -27,7 +27,7 @@ VACUUM_SECONDS = 0.2
 WRITERS, BATCH_ROWS = 2, 5
 ROUNDS_A_TABLE = 20
 PATIENCE_SECONDS = 120
-# At each of these calls, before or after, one of the fates may strike a process.
+# At each of these calls, before or after, one of the fates may strike a process: these, or that it is killed.
 CALLS = ("list", "names", "read", "read_range", "put", "put_once", "put_if_absent", "open_writer", "make_durable",
          "delete", "size_and_modified")  # fmt: skip
 FATES = ("stops", "stops", "interrupted", "unanswered")
@@ -62,7 +62,7 @@ def stalls(url: str, options: Options, *, rounds: int, seed: int = 0) -> Stalls:
     """Stop writers in so many rounds; after each the newest version holds what was acknowledged, and nothing else."""
     dice = np.random.default_rng(seed)
     done = Stalls()
-    with _writers(options) as writers:
+    with writers_of(WRITERS, options, _act) as writers:
         for number in range(rounds):
             if number % ROUNDS_A_TABLE == 0:
                 place, ids = f"{url}/{number}", set(range(20))
@@ -76,7 +76,7 @@ def stalls(url: str, options: Options, *, rounds: int, seed: int = 0) -> Stalls:
 
 
 def _round(
-    writers: list[_Writer],
+    writers: list[Writer],
     url: str,
     options: Options,
     ids: set[int],
@@ -106,7 +106,7 @@ def _round(
         writers[number].go_on()
     uncertain: set[int] = set()
     for writer, order in zip(writers, orders, strict=True):
-        ended = writer.ended()
+        ended = writer.ended()[0]
         done.ended[f"{order.verb} {ended or 'done'}"] += 1
         batch = set(range(*order.numbers))
         if ended in (UncertainCommit.__name__, KeyboardInterrupt.__name__):
@@ -132,8 +132,9 @@ def _rows(start: int, stop: int) -> pa.Table:
 
 
 @contextmanager
-def _writers(options: Options) -> Iterator[list[_Writer]]:
-    writers = [_Writer(options) for _ in range(WRITERS)]
+def writers_of(count: int, options: Options, act: Callable[[zskip.Table, Any], object]) -> Iterator[list[Writer]]:
+    """Processes that do as they are told. ``act``: what an order means; its answer is sent back."""
+    writers = [Writer(options, act) for _ in range(count)]
     try:
         yield writers
     finally:
@@ -142,16 +143,22 @@ def _writers(options: Options) -> Iterator[list[_Writer]]:
             writer.process.join()
 
 
-class _Writer:
-    """A process that does as it is told, and stops itself on the way."""
+class Writer:
+    """A process that does as it is told, and stops itself, or is killed, on the way."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, act: Callable[[zskip.Table, Any], object]) -> None:
+        self._given = options, act
+        self._start()
+
+    def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._line, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, options), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, *self._given), daemon=True)
         self.process.start()
+        theirs.close()
 
-    def begin(self, url: str, order: Order) -> None:
+    def begin(self, url: str, order: Any) -> None:
+        """``order``: with its fate, and the number of the call at which that strikes, as in `Order`."""
         self._line.send((url, order))
 
     def has_stopped(self) -> bool:
@@ -168,19 +175,26 @@ class _Writer:
     def go_on(self) -> None:
         os.kill(self.process.pid or 0, signal.SIGCONT)
 
-    def ended(self) -> str:
-        """The name of the error that the verb ended with; empty where it was acknowledged."""
+    def ended(self) -> tuple[str, Any]:
+        """The name of the error that the verb ended with, and its text; where it was acknowledged "" and the answer.
+
+        A process that was killed begins anew."""
         assert self._line.poll(PATIENCE_SECONDS), f"a writer did not end in {PATIENCE_SECONDS} s"
-        name, text = self._line.recv()
-        assert name != "Unexpected", text
-        return str(name)
+        try:
+            name, answer = self._line.recv()
+        except EOFError:
+            self.process.join()
+            self._start()
+            return "killed", None
+        assert name != "Unexpected", answer
+        return str(name), answer
 
 
 _calls = 0
-_order = Order("append", (0, 0), "stops", 0)
+_order: Any = Order("append", (0, 0), "stops", 0)
 
 
-def _serve(line: Any, options: Options) -> None:
+def _serve(line: Any, options: Options, act: Callable[[zskip.Table, Any], object]) -> None:
     global _calls, _order
     kinds: list[Any] = [LocalStorage]
     if options is not None:
@@ -194,9 +208,8 @@ def _serve(line: Any, options: Options) -> None:
         url, _order = line.recv()
         _calls = 0
         try:
-            _act(zskip.open(url, storage_options=options), _order)
-            line.send(("", ""))
-        except (KeyboardInterrupt, OSError) as error:
+            line.send(("", act(zskip.open(url, storage_options=options), _order)))
+        except (KeyboardInterrupt, OSError, CommitConflict) as error:
             line.send((type(error).__name__, str(error)))
         except Exception as error:
             line.send(("Unexpected", f"{_order}: {type(error).__name__}: {error}"))
@@ -234,6 +247,9 @@ def _strike() -> None:
     if _calls == _order.at:
         if _order.fate == "interrupted":
             raise KeyboardInterrupt
+        if _order.fate == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         if _order.fate == "unanswered":
             raise ConnectionResetError("the connection was lost")
-        os.kill(os.getpid(), signal.SIGSTOP)
+        if _order.fate == "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
