@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from zskip.api import open as open_table
 from zskip.binder.library_expressions import provable_part
-from zskip.errors import MissingDependency
+from zskip.errors import CorruptFile, MissingDependency
 from zskip.plan.scan import Scan
 from zskip.table import Table
 
@@ -63,6 +63,9 @@ def _native(
     survivors: Scan, schema: pl.Schema, wanted: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
     """The rows by polars' own reader, for files that all have exactly the table's columns and types."""
+    for path in survivors.paths:
+        if os.path.isdir(path):  # polars would read what lies in it, or nothing
+            raise CorruptFile(f"{path} is a folder, where the table has a file. Put the file back.")
     # polars' own use of statistics loses rows where integers overflow, and the plan has pruned already.
     lazy = pl.scan_parquet(survivors.paths, glob=False, hive_partitioning=False, use_statistics=False)
     stored = lazy.collect_schema()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 
 import zskip
 import zskip.polars
+from zskip.errors import CorruptFile
 
 datafusion = pytest.importorskip("datafusion")
 NAN = float("nan")
@@ -105,3 +107,14 @@ def test_polars(table: zskip.Table, query: Callable[[pl.LazyFrame], pl.LazyFrame
     in_memory = pl.DataFrame(table.to_arrow()).lazy()
     found = query(zskip.polars.scan(table)).collect(engine=engine)  # type: ignore[call-overload]
     assert found.sort(pl.all()).equals(query(in_memory).collect().sort(pl.all()))
+
+
+def test_polars_reads_no_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """polars takes the files in a folder, and of an empty one nothing, without a word."""
+    made = zskip.write(pa.table({"a": range(100)}), tmp_path / "t", by="a", files=4)
+    (file,) = made.plan("a = 3").paths
+    Path(file).unlink()
+    Path(file).mkdir()
+    with pytest.raises(CorruptFile, match="is a folder, where the table has a file"):
+        zskip.polars.scan(made).collect()
+    assert zskip.polars.scan(made).filter(pl.col("a") > 50).collect().height == 49

@@ -23,6 +23,7 @@ from tests.tables import build_table, sorted_rows
 from tests.test_small_tables import NONE, SCHEMA, small_tables
 from zskip import spark as zs
 from zskip.binder import bind
+from zskip.errors import FilesRemoved
 from zskip.plan import plan
 from zskip.spark import catalyst, jvm
 from zskip.table import Table
@@ -319,6 +320,17 @@ def test_a_frame_whose_version_a_vacuum_removed_says_so(spark: SparkSession, tmp
         with pytest.raises(PySparkException, match=r"Make it anew: zskip\.spark\.table\(spark"):
             old.where("x0 = 3").count()
     assert zs.table(spark, tmp_path / "t").where("x0 = 3").count() == 1
+
+
+def test_a_plan_whose_files_a_vacuum_removed_makes_no_frame(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(40)})
+    written = zskip.write(rows, tmp_path / "t", by="id", files=4)
+    old, kept = zskip.open(tmp_path / "t").plan("id < 15"), zskip.open(tmp_path / "t").plan("id > 33")
+    written.delete("id < 5")
+    written.vacuum("0 seconds")
+    with pytest.raises(FilesRemoved, match=r"1 of the 2 files that the query needs are gone.*plan anew"):
+        old.to_spark(spark)
+    assert kept.to_spark(spark).count() == 6
 
 
 @pytest.mark.parametrize("connector", [False, True])

@@ -18,6 +18,7 @@ import pytest
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.expressions import In
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -454,6 +455,27 @@ def test_nested_names_are_those_of_the_table_whatever_the_files_have(catalog: Ca
     zskip.cluster(catalog.load_table("n.t"), by=["id"], files=3)
     require_values()
     assert catalog.load_table("n.t").scan().to_arrow().sort_by("id").to_pylist() == data.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["user-agent", "x.y", "a b", "9x"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_nested_names_of_a_writer_that_keeps_them_are_found_by_the_raw_name(
+    catalog: Catalog, name: str, deep: bool
+) -> None:
+    """A file under the table's field ids, whose writer replaced no special character, beside one whose writer did."""
+    rows_ = pa.table({"s": [{name: n, "l": [{name: n}]} if n % 5 else None for n in range(40)]})
+    table = catalog.create_table(f"n.t{next(NUMBERS)}", rows_.schema)
+    table.append(rows_.slice(0, 20))
+    (first,) = current_files(table)
+    raw = schema_to_pyarrow(table.schema())
+    path = first.file_path.replace(".parquet", "-raw.parquet")
+    pq.write_table(rows_.slice(20).cast(raw), path.removeprefix("file://"))
+    table.add_files([path], check_duplicate_files=False)
+    opened = zskip.open(table, deep=deep)
+    found = [row["s"] for row in opened.to_arrow().to_pylist()]
+    assert sorted(map(str, found)) == sorted(map(str, rows_["s"].to_pylist()))
+    assert opened.plan(f's."{name}" = 33').count() == 1
+    assert opened.plan(f's."{name}" IS NULL').count() == 8
 
 
 def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:

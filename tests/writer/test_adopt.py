@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pytest
 
 import zskip
 from tests.cli.test_cli import facts
-from zskip.errors import CommitConflict, CorruptFile
+from zskip.errors import CommitConflict, CorruptFile, TableError
 from zskip.inspect.audit import doctor
+from zskip.storage import Storage
 from zskip.writer import append
 
 WHAT = "2 files that other programs put into the folder are not part of the table: adopt() appends and removes them"
@@ -153,3 +155,27 @@ def test_a_file_that_cannot_be_adopted_does_not_stand_in_the_way_of_others(tmp_p
     assert table.adopt().rows == 1
     assert not good.exists()
     assert table.count() == 3
+
+
+@pytest.mark.parametrize("fails", ["a file", "the claim"])
+def test_files_that_cannot_be_removed_are_named_and_removed_by_the_next_call(
+    fails: str, table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(table.uri)
+    drop(folder)
+    delete = type(table.storage).delete
+
+    def failing(storage: Storage, paths: Sequence[str]) -> None:
+        if any(path.endswith("late.parquet" if fails == "a file" else ".json") for path in paths):
+            raise PermissionError(13, "Permission denied")
+        delete(storage, paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(table.storage), "delete", failing)
+        with pytest.raises(TableError, match=r"rows of 2 adopted files are in the table.*called again"):
+            table.adopt()
+    again = zskip.open(folder)
+    assert ids(again) == [*range(20), 100, 101, 102]
+    assert again.adopt().rows == 0
+    assert not [*folder.glob("*late*"), *(folder / "_zskip/adopt").glob("*")]
+    assert ids(zskip.open(folder)) == [*range(20), 100, 101, 102]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip.errors import SchemaError
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 COLUMNS = ["ts", "uid", "id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto", "query"]
@@ -119,3 +120,19 @@ def test_parquet_files_may_lack_a_text_column_that_others_dictionary_encode(tmp_
     assert counts(appended.plan("TRUE").to_arrow()) == counts(expected)
     appended.append(paths[:2])
     assert counts(appended.plan("TRUE").to_arrow()) == counts(pa.concat_tables([expected, expected.slice(0, 6_000)]))
+
+
+def test_times_with_a_zone_are_those_in_utc_from_a_relation_as_from_parquet(tmp_path: Path) -> None:
+    """Arrow has no zone for them: a relation's became the clocks of their zones, Parquet's the times in UTC."""
+    times = "SELECT n, ('12:30:00+0' || n)::TIMETZ AS \"a time\", NULL::TIMETZ AS none FROM range(1, 4) x(n)"
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'America/New_York'")
+        con.execute(f"COPY ({times}) TO '{tmp_path}/times.parquet'")
+        found = [
+            zskip.write(source, tmp_path / f"t{number}", by="n").to_arrow().sort_by("n").to_pylist()
+            for number, source in enumerate([con.sql(times), tmp_path / "times.parquet"])
+        ]
+        assert found[0] == found[1]
+        assert [str(row["a time"]) for row in found[0]] == ["11:30:00", "10:30:00", "09:30:00"]
+        with pytest.raises(SchemaError, match=r'"l" of type TIME WITH TIME ZONE\[\] would lose the zones'):
+            zskip.write(con.sql("SELECT 1 AS n, ['12:00:00+01'::TIMETZ] AS l"), tmp_path / "l", by="n")

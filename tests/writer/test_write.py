@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -146,6 +148,41 @@ def test_a_file_that_needs_far_more_than_the_memory_limit_is_refused(tmp_path: P
         zskip.write(rows, tmp_path / "t", by="key", files=1, memory_limit="10MB")
     assert not list(tmp_path.rglob("*.parquet"))
     assert zskip.write(rows, tmp_path / "t", by="key", files=10, memory_limit="10MB").count() == 100_000
+
+
+@pytest.mark.parametrize("where", ["key % 100 = 3", "key IN (1, 2, 3)"])
+def test_a_delete_is_refused_where_a_file_needs_far_more_than_the_memory_limit(where: str, tmp_path: Path) -> None:
+    """Its text repeats, so that the file is small, and only its rows tell their size."""
+    rows = pa.table({"key": range(100_000), "text": [f"{row % 97:01000}" for row in range(100_000)]})
+    table = zskip.write(rows, tmp_path / "t", by="key", files=1)
+    with pytest.raises(InvalidOption, match=r"memory_limit= is 9.5 MiB, and .* rows .* take .* smaller files"):
+        table.delete(where, memory_limit="10MB")
+    assert zskip.open(tmp_path / "t").count() == 100_000
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    assert table.delete(where, memory_limit="200MB").rows in (3, 1000)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak of a process")
+def test_a_delete_keeps_to_the_memory_limit(tmp_path: Path) -> None:
+    """Of a process of its own, since the peak of a process only grows."""
+    random = np.random.default_rng(5)
+    words = np.array([f"{word:020x}" for word in random.integers(0, 1 << 62, 500)])
+    for part in range(3):
+        texts = [" ".join(line) for line in words[random.integers(0, 500, (20_000, 100))]]
+        rows = pa.table({"key": range(part * 20_000, part * 20_000 + 20_000), "text": texts})
+        zskip.write(rows, tmp_path / "t", by="key", files=1, mode="append" if part else "error")
+    code = (
+        "import re, sys, zskip\n"
+        "from pathlib import Path\n"
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1]) * 1024\n"
+        "table = zskip.open(sys.argv[1])\n"
+        "table.plan('key % 1000 = 3').count()\n"
+        "before = peak()\n"
+        "table.delete('key % 1000 = 3', memory_limit='100MB')\n"
+        "print(peak() - before)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "t")], stdout=subprocess.PIPE, check=True)
+    assert int(found.stdout) < 1.5 * 100_000_000 + 60_000_000
 
 
 @pytest.mark.parametrize("layout", ["linear", "auto"])

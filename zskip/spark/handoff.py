@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.schema import Schema, names_given
-from zskip.errors import CorruptFile, UnsupportedSql
+from zskip.errors import CorruptFile, FilesRemoved, UnsupportedSql
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
@@ -37,7 +37,7 @@ from zskip.spark.spark_session import (
     setting,
 )
 from zskip.spark.spark_types import spark_schema
-from zskip.tablelog import Index
+from zskip.tablelog import Index, is_expired
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,6 +58,7 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
     require_session(spark)
     index = in_spark_types(survivors.index, Inference.of(spark))
     where, scan = _planned_for(survivors, index, spark)
+    require_kept(index, scan)
     schema = scan.schema
     given = schema.arrow.names if columns is None else names_given(columns, "columns")
     wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
@@ -124,6 +125,22 @@ def _as_planned(survivors: Survivors, schema: Schema, names: Sequence[str]) -> S
             )
         arrow = arrow.set(place, planned)
     return schema if arrow is schema.arrow else Schema(arrow)
+
+
+def require_kept(index: Index, scan: Scan) -> None:
+    """Raise `FilesRemoved` if a vacuum has removed files of a scan: Spark's executors would not find them.
+
+    Whether the version has expired is one small read, and only then the files are looked up: later versions may
+    still need them all.
+    """
+    if not index.snapshot.managed or index.source or not is_expired(index.storage, index.version):
+        return
+    files = index.storage.size_and_modified(scan.relative_paths)
+    if gone := files.size.null_count:
+        raise FilesRemoved(
+            f"{gone:,} of the {len(files):,} files that the query needs are gone: version {index.version} of "
+            f"{index.storage.uri} has expired. Open the table again, and plan anew."
+        )
 
 
 def named_files(scan: Scan) -> list[tuple[str, int]]:

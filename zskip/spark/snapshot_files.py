@@ -13,12 +13,12 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip import tablelog
-from zskip.errors import CorruptFile, FilesRemoved, ZskipError
+from zskip.errors import CorruptFile, ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors, logged
 from zskip.plan.scan import Scan
 from zskip.spark import catalyst
-from zskip.spark.handoff import manifest, named_files, parquet_options
+from zskip.spark.handoff import manifest, named_files, parquet_options, require_kept
 from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, warn_once
 from zskip.spark.spark_types import spark_schema
@@ -99,7 +99,7 @@ class SnapshotFiles:
         """
         try:
             found = self._planned(predicate)
-            self._require_files(found.scan)
+            require_kept(self.index, found.scan)
             return found
         except (OSError, ZskipError) as error:
             raise self._lost(error) from error
@@ -112,19 +112,6 @@ class SnapshotFiles:
             except Exception as error:
                 self.warn(error)
         return _read(find_survivors(self.index, None, changes=changes))
-
-    def _require_files(self, scan: Scan) -> None:
-        """Raise `FilesRemoved` if a vacuum has removed some: Spark's executors would not find them.
-
-        Whether the version has expired is one small read, and only then the files are looked up: later versions may
-        still need them all.
-        """
-        index = self.index
-        if not index.snapshot.managed or index.source or not tablelog.is_expired(index.storage, index.version):
-            return
-        files = index.storage.size_and_modified(scan.relative_paths)
-        if gone := files.size.null_count:
-            raise FilesRemoved(f"{gone:,} of the {len(files):,} files that the query needs are gone.")
 
     def _lost(self, error: Exception) -> Exception:
         snapshot, uri = self.index.snapshot, self.index.storage.uri

@@ -111,7 +111,7 @@ def _stored_names(table: Schema, column: Column, own: Schema) -> list[str] | Non
 
 
 def _stored_name(field: pa.Field) -> str:
-    return str((field.metadata or {}).get(STORED_AS, field.name.encode()), "utf-8")
+    return str((field.metadata or {}).get(STORED_AS, field.name.encode()), "utf-8").split("\0")[0]
 
 
 def _with_row_groups(content: Content, units: FileStatistics, counts: np.ndarray) -> DataFiles:

@@ -42,7 +42,7 @@ _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.pa
 """Table properties that set folders for new files."""
 
 _PARQUET_ID = b"PARQUET:field_id"
-_FORM = 1
+_FORM = 2
 """The form of the index's state. Incremented where an index of an earlier zskip would be read wrongly."""
 
 
@@ -359,11 +359,11 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
 
 
 def _stored_as(one: pa.Field) -> dict[bytes, bytes]:
-    """The name of a nested field in files, where Iceberg's writers replace its special characters."""
+    """The name of a nested field in files: most of Iceberg's writers replace its special characters, some do not."""
     from pyiceberg.schema import make_compatible_name
 
     name = make_compatible_name(one.name)
-    return {STORED_AS: name.encode()} if name != one.name else {}
+    return {STORED_AS: f"{name}\0{one.name}".encode()} if name != one.name else {}
 
 
 def _refuse_defaults(columns: IcebergSchema, metadata: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core.receipts import Adopted
-from zskip.errors import CommitConflict, CorruptFile, SchemaError
+from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, first_line
 from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
@@ -72,9 +72,15 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
             storage.delete([_claim(number)])
             raise
         rows = done.rows
-    gone = _unchanged(storage, claimed)
-    storage.delete(gone.path.to_pylist())
-    storage.delete([_claim(number)])
+    try:
+        gone = _unchanged(storage, claimed)
+        storage.delete(gone.path.to_pylist())
+        storage.delete([_claim(number)])
+    except Exception as error:  # of whatever class: the rows are committed
+        raise TableError(
+            f"{storage.uri}: the rows of {len(claimed):,} adopted files are in the table, but the files could not be "
+            f"removed ({first_line(error)}). What is left is not appended again: adopt() removes it if called again."
+        ) from error
     return base, Adopted(base.version, rows, len(gone), sum(gone.size.to_pylist()))
 
 

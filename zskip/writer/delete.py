@@ -147,7 +147,7 @@ class _Deletion:
 
             def rows_left(number: int) -> pa.Table:
                 if keys is not None:
-                    return rows_of(number).take(pa.array(keys[number].others))
+                    return rows_of(number).filter(keys[number].others)
                 scan = left.narrowed(np.array([number])).scan
                 return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 

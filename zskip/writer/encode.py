@@ -20,6 +20,7 @@ from zskip.core import types as t
 from zskip.core.schema import split_path
 from zskip.core.types import logical_type, may_hold_nan
 from zskip.stats import FileStatistics
+from zskip.writer.storable import TESTED_ROWS, first_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Encoding:
 def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
     """The encoding for rows that begin like these."""
     dictionary, delta = [], []
-    for path, values in _leaves(rows.slice(0, _TESTED_ROWS)):
+    for path, leaf in _leaves(rows.slice(0, TESTED_ROWS)):
+        values = first_values(leaf)
         integers = any(is_integer(values.type) for is_integer in _INTEGERS)
         if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_INTEGERS if integers else _MOST_DISTINCT):
             dictionary.append(path)
@@ -70,7 +72,6 @@ def _repeats(values: pa.ChunkedArray, most: float) -> bool:
     return bool(pc.count_distinct(values, mode="all").as_py() <= most * len(values))
 
 
-_TESTED_ROWS = 16_384
 # Delta-encoded integers are small and cheap to write: only a short dictionary is better.
 _MOST_DISTINCT, _MOST_DISTINCT_INTEGERS = 0.7, 0.125
 _INTEGERS = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)

@@ -104,9 +104,11 @@ class Matches:
     keys: NDArray[np.int64]
 
     @property
-    def others(self) -> NDArray[np.int64]:
-        """The positions of all other rows."""
-        return np.delete(np.arange(self.count), self.rows)
+    def others(self) -> pa.BooleanArray:
+        """A mask of all other rows."""
+        mask = np.ones(self.count, bool)
+        mask[self.rows] = False
+        return pa.array(mask)
 
 
 class FileRows:

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.errors import InvalidOption, SchemaError
+from zskip.language.sql_literals import identifier
 from zskip.plan import find_survivors
 from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
@@ -60,6 +61,8 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return of_dataset(source)
     if datasets is not None and isinstance(source, datasets.Scanner):
         source = source.to_reader()
+    if type(source).__name__ == "DuckDBPyRelation":
+        source = _with_times_in_utc(source)
     if hasattr(source, "__arrow_c_stream__"):
         return of_reader(
             source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
@@ -68,6 +71,29 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
         "reader or dataset, a frame of pandas or polars, a DuckDB relation, a dict of columns, a list of dicts, "
         "or paths of Parquet, CSV or JSON files."
+    )
+
+
+_ZONED_TIME = "TIME WITH TIME ZONE"
+
+
+def _with_times_in_utc(relation: Any) -> Any:
+    """A DuckDB relation with its times with a zone in UTC, as those of foreign Parquet are read: Arrow has no zone for
+    them. Raises `SchemaError` for such times inside of another type."""
+    types = {name: str(type) for name, type in zip(relation.columns, relation.types, strict=True)}
+    for name, type in types.items():
+        if _ZONED_TIME in type and type != _ZONED_TIME:
+            raise SchemaError(
+                f'The column "{name}" of type {type} would lose the zones of its times: cast them to TIME.'
+            )
+    if _ZONED_TIME not in types.values():
+        return relation
+    columns = {name: identifier(name) for name in types}
+    return relation.project(
+        ", ".join(
+            f"timezone('UTC', {column})::TIME AS {column}" if types[name] == _ZONED_TIME else column
+            for name, column in columns.items()
+        )
     )
 
 

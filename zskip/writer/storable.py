@@ -8,7 +8,7 @@
 | dictionary of anything else, run-end encoded | its values                                        |
 | timestamp[s], time32[s]                      | milliseconds: Parquet has no seconds              |
 | date64                                       | date32                                            |
-| times with a zone, in foreign Parquet        | their times in UTC                                |
+| times with a zone, of DuckDB or in Parquet   | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
 
 All other types are unchanged. The metadata of fields and of pandas is dropped; that of geometries is kept
@@ -157,7 +157,7 @@ def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """The transit type of strings that repeat."""
 
-_TESTED_ROWS = 16_384
+TESTED_ROWS, _TESTED_BYTES = 16_384, 4 << 20
 _MOST_DISTINCT = 1 / 16
 _MOST_BYTES = 2.0
 _MOST_FOOTERS, _MOST_GROUPS = 64, 8
@@ -191,8 +191,14 @@ def _repeats(values: pa.ChunkedArray) -> bool:
         return True  # the source returns dictionaries only where strings repeat
     if t.is_null(values.type):
         return False
-    head = values[:_TESTED_ROWS]
+    head = first_values(values)
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
+
+
+def first_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The first values of a column, enough to tell whether its values repeat: fewer of long ones, to bound memory."""
+    head = values[:TESTED_ROWS]
+    return head if head.nbytes <= _TESTED_BYTES else head[: max(1, len(head) * _TESTED_BYTES // head.nbytes)]
 
 
 def trimmed(rows: pa.Table, longest: int = 0) -> pa.Table:

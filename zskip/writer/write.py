@@ -21,6 +21,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.byte_sizes import size_text
@@ -74,8 +75,6 @@ _SORTING_FACTOR = 1.25
 _EXCESS, _BASE_BYTES = 1.5, 60_000_000
 # A column's dictionary of strings may take the memory limit divided by this number.
 _DICTIONARY_DIVISOR = 64
-# The memory to rewrite a file in place, as a multiple of its size on disk.
-_UNPACKED = 10
 # A file of fewer rows has the encoding of the first rows: fitting its own takes longer than writing it.
 _FEW_ROWS = 4_096
 # Small files are made ready together, up to this number of rows: fewer than Parquet's pages, which are not cut further.
@@ -242,11 +241,27 @@ class _Write:
         by = [column.path for column in self.schema.orderable(self.options.by)]
         sorted_by = top_level(by, self.schema)
 
+        memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
+        row_bytes = 0.0
+
         def replaced(item: tuple[int, int, str, int | None]) -> _Files | None:
-            position, number, path, size = item
+            path, size = item[2:]
+            uri = self.storage.uri_of(path)
+            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as opened:
+                old = opened.metadata
+            stored = sum(old.row_group(group).total_byte_size for group in range(old.num_row_groups))
+            needed = int(max(stored, row_bytes * old.num_rows) * (1 + _SORTING_FACTOR))
+            self._require_memory(needed, old.num_rows)
+            with memory.reserved(needed):
+                return rewritten(*item[:3], old)
+
+        def rewritten(position: int, number: int, path: str, old: pq.FileMetaData) -> _Files | None:
+            nonlocal row_bytes
             given = rows_of(number)
             if not given.num_rows:
                 return None
+            row_bytes = max(row_bytes, given.nbytes / given.num_rows)
+            self._require_memory(int(given.nbytes * (1 + _SORTING_FACTOR)), given.num_rows)
             if self.star is not None:
                 joined = self.star.joined(of_parts(given.schema, [given])).parts(None)
                 given = pa.concat_tables(part() for part in joined)
@@ -255,17 +270,19 @@ class _Write:
             if index.source is not None:  # whose names need not contain the values of the partition
                 ((key,), _) = partition_numbers(given, self.options.partition_by)
                 folder = hive.folder(self.options.partition_by, key) if key else ""
+            del given
             target = self.options.data_path(folder, in_place(path, self.id, position))
-            uri = self.storage.uri_of(path)
-            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as old:
-                encoding = encoding_of(old.metadata, rows, self.options.compression)
+            encoding = encoding_of(old, rows, self.options.compression)
             return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows), sorted_by, encoding)
 
-        sizes = index.sizes(numbers).to_pylist()
-        largest = max((size or 0 for size in sizes), default=0)
-        window = int(max(1, min(self.cores + 1, self.limit // max(1, _UNPACKED * largest))))
-        items = zip(range(len(paths)), numbers.tolist(), paths, sizes, strict=True)
-        files = [file for file in in_parallel(self.pool, replaced, items, window) if file is not None]
+        items = list(zip(range(len(paths)), numbers.tolist(), paths, index.sizes(numbers).to_pylist(), strict=True))
+        # The first file tells how long rows are in memory, which a footer does not where strings repeat.
+        alone = 0 if self.options.memory_limit is None else 1
+        files: list[_Files] = []
+        for some in (items[:alone], items[alone:]):
+            for file in in_parallel(self.pool, replaced, some, self.cores + 1):
+                files.extend([] if file is None else [file])
+                pa.default_memory_pool().release_unused()
         return self._written(Routing((), ((),), ()), files, sum(file.rows for file in files))
 
     def _written(self, routing: Routing, files: Sequence[_Files], rows: int) -> Written:
@@ -409,13 +426,13 @@ class _Write:
         return files
 
     def _require_memory(self, needed: int, rows: int) -> None:
-        """Raise `InvalidOption` if the rows of a bucket take much more memory than the limit that the user gave."""
+        """Raise `InvalidOption` if rows of a file or bucket take much more memory than the limit that the user gave."""
         is_given = self.options.memory_limit is not None and self.options.strict_memory
         if is_given and needed > _EXCESS * self.limit + _BASE_BYTES:
             raise InvalidOption(
-                f"memory_limit= is {size_text(self.limit)}, and {rows:,} rows that are sorted and encoded together "
-                f"take {size_text(needed)}: a file is written as a whole. Give a larger limit, or lay the table out "
-                "with smaller files: more files=, or a smaller rows_per_file= or file_size=."
+                f"memory_limit= is {size_text(self.limit)}, and {rows:,} rows that are arranged and encoded "
+                f"together take {size_text(needed)}: a file is written as a whole. Give a larger limit, or lay the "
+                "table out with smaller files: more files=, or a smaller rows_per_file= or file_size=."
             )
 
     def _files_of(

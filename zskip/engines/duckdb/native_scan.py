@@ -397,7 +397,7 @@ def _refuse_ambiguous(names: Sequence[str]) -> None:
 # | what differs                                             | how it is read                                         |
 # | -------------------------------------------------------- | ------------------------------------------------------ |
 # | a column has another name, or is found by its field id   | the key of ``read_parquet(schema=…)``                  |
-# | a nested field has another name                          | the column is rebuilt with the table's field names     |
+# | a nested field has another name, or one of two           | the column is rebuilt with the table's field names     |
 # | a partition column is in the log but not in the files    | a list with a value for each file, by ``file_index``   |
 # | rows are deleted                                         | a list with a bit string for each file: 1 for each one |
 
@@ -497,7 +497,13 @@ def stored_columns(schema: pa.Schema) -> list[StoredColumn]:
 def _stored_type(type: pa.DataType) -> pa.DataType:
     """The type with the field names of the files."""
     if t.is_struct(type):
-        return pa.struct([pa.field(_stored_name(field), _stored_type(field.type)) for field in type])
+        return pa.struct(
+            [
+                pa.field(name, _stored_type(field.type))
+                for field, names in zip(type, _stored_names(type), strict=True)
+                for name in names
+            ]
+        )
     if t.is_list(type) or t.is_large_list(type):
         return pa.list_(_stored_type(type.value_type))
     if t.is_map(type):
@@ -505,20 +511,28 @@ def _stored_type(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def _stored_name(field: pa.Field) -> str:
-    return str((field.metadata or {}).get(_STORED_AS, field.name.encode()), "utf-8")
+def _stored_names(type: pa.StructType) -> list[list[str]]:
+    """The names that each field of a struct may have in the files, of which a file has one: the others are NULL."""
+    given = [(field.metadata or {}).get(_STORED_AS, field.name.encode()).decode().split("\0") for field in type]
+    first = {names[0].lower() for names in given}
+    return [[names[0], *(name for name in names[1:] if name.lower() not in first)] for names in given]
 
 
 def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
     """An expression that converts a stored value to the table's type; None if they are the same."""
     one = f"x{depth}"
     if t.is_struct(type) and type.num_fields:
-        parts = [f"{value}.{identifier(_stored_name(field))}" for field in type]
-        inner = [_renamed(part, field.type, depth) for part, field in zip(parts, type, strict=True)]
-        if not any(inner) and all(_stored_name(field) == field.name for field in type):
+        every = _stored_names(type)
+        stored = [[f"{value}.{identifier(name)}" for name in names] for names in every]
+        inner = [
+            [_renamed(part, field.type, depth) for part in parts] for field, parts in zip(type, stored, strict=True)
+        ]
+        if every == [[field.name] for field in type] and not any(made for (made,) in inner):
             return None
+        found = [[new or old for new, old in zip(*each, strict=True)] for each in zip(inner, stored, strict=True)]
         packed = ", ".join(
-            f"{identifier(field.name)} := {made or part}" for field, made, part in zip(type, inner, parts, strict=True)
+            f"{identifier(field.name)} := " + (f"coalesce({', '.join(parts)})" if len(parts) > 1 else parts[0])
+            for field, parts in zip(type, found, strict=True)
         )
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({packed}) END"
     if t.is_list(type) or t.is_large_list(type):
