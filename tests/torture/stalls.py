@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import multiprocessing
 import os
 import signal
@@ -190,7 +191,7 @@ class Writer:
         return str(name), answer
 
 
-_calls = 0
+_calls = itertools.count(1)  # one number for each call, whichever thread makes it: a fate strikes once
 _order: Any = Order("append", (0, 0), "stops", 0)
 
 
@@ -206,7 +207,7 @@ def _serve(line: Any, options: Options, act: Callable[[zskip.Table, Any], object
             setattr(kind, name, _stricken(getattr(kind, name)))
     while True:
         url, _order = line.recv()
-        _calls = 0
+        _calls = itertools.count(1)
         try:
             line.send(("", act(zskip.open(url, storage_options=options), _order)))
         except (KeyboardInterrupt, OSError, CommitConflict) as error:
@@ -242,9 +243,7 @@ def _stricken(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _strike() -> None:
-    global _calls
-    _calls += 1
-    if _calls == _order.at:
+    if next(_calls) == _order.at:
         if _order.fate == "interrupted":
             raise KeyboardInterrupt
         if _order.fate == "killed":
