@@ -312,6 +312,13 @@ def test_files_that_spell_a_column_differently_are_not_taken_for_a_table(tmp_pat
     assert list(schema.columns) == ["id", "s.x", "ID"]
 
 
+def test_folders_that_spell_a_column_differently_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ID=1").mkdir()
+    pq.write_table(pa.table({"id": [10], "x": [1]}), tmp_path / "ID=1" / "a.parquet")
+    with pytest.raises(SchemaMismatch, match='"ID" in the names of folders.*or rename the folders'):
+        zskip.index(tmp_path)
+
+
 def test_numbers_are_widened_and_other_changes_of_type_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": pa.array([2**40], pa.int64())}), tmp_path / "b.parquet")

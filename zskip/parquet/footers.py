@@ -119,6 +119,24 @@ def opened(storage: Readable, path: str) -> pq.ParquetFile:
         raise CorruptFile(f"The footer of {storage.uri_of(path)} cannot be read: {error}") from error
 
 
+def whole(storage: Readable, path: str) -> pq.ParquetFile:
+    """One file, opened to read its rows."""
+    source = (
+        storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
+    )
+    return open_parquet(source)
+
+
+def files_of(storage: Readable, listed: Listed, wanted: Callable[[trust.Writer], bool]) -> Iterator[int]:
+    """The numbers of the files whose writer is wanted. Raises `CorruptFile`."""
+    first = 0
+    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
+        for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
+            if wanted(trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)):
+                yield from group.files.tolist()
+        first += len(ends)
+
+
 def with_instants_of_files(storage: Readable, listed: Listed, schema: pa.Schema) -> pa.Schema:
     """A table's schema with the columns in UTC that are INT96 in some of its files. Raises `CorruptFile`."""
     if not holds_clock(schema):
@@ -466,10 +484,9 @@ def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringAr
         schema = pa.unify_schemas(distinct, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaMismatch(_without_common_type(schemas) or f"The files have no common schema: {error}") from error
-    _require_one_spelling(Schema(schema), schemas)
-    for key, values in folders.items():
-        if schema.get_field_index(key) < 0:
-            schema = schema.append(pa.field(key, hive.inferred_type(values)))
+    keys = pa.schema([(key, hive.inferred_type(values)) for key, values in folders.items()])
+    schema = pa.schema([*schema, *(field for field in keys if field.name not in schema.names)])
+    _require_one_spelling(Schema(schema), [*schemas, ("the names of folders", Schema(keys))], bool(folders))
     return Schema(schema.with_metadata(geo_metadata(one.arrow for _, one in schemas) or None))
 
 
@@ -503,7 +520,7 @@ def _without_common_type(schemas: Sequence[tuple[str, Schema]]) -> str | None:
     return None
 
 
-def _require_one_spelling(united: Schema, schemas: Sequence[tuple[str, Schema]]) -> None:
+def _require_one_spelling(united: Schema, schemas: Sequence[tuple[str, Schema]], folders: bool) -> None:
     """Raise `SchemaMismatch` for names that differ only in case: one column in some engines, two in others."""
     spelled: dict[tuple[str, ...], str] = {}
     for column in united:
@@ -514,5 +531,6 @@ def _require_one_spelling(united: Schema, schemas: Sequence[tuple[str, Schema]])
         raise SchemaMismatch(
             f'A column is named "{other}" in {one} and "{column.path}" in {two}: one column in engines that '
             "ignore case, two in others. Rewrite the files with one name: "
-            "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
+            "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)"
+            f"{'; or rename the folders' if folders else ''}."
         )

@@ -15,9 +15,8 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
-from zskip.parquet.arrow_differences import open_parquet
 from zskip.parquet.footer_reads import Readable
-from zskip.parquet.footers import hull
+from zskip.parquet.footers import hull, whole
 from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 
@@ -68,10 +67,7 @@ def _incomplete_in(units: FileStatistics, path: str) -> np.ndarray:
 def _scanned(
     storage: Readable, path: str, schema: Schema, incomplete: Mapping[str, np.ndarray], first: int
 ) -> list[tuple[str, int, ColumnStatistics]]:
-    source = (
-        storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
-    )
-    with open_parquet(source) as file:
+    with whole(storage, path) as file:
         metadata = file.metadata
         own = Schema(file.schema_arrow)
         origin = trust.writer(metadata.created_by, metadata.metadata or {})

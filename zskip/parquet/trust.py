@@ -62,13 +62,15 @@ _TIMESTAMPS_AGREE_SINCE = "1900-01-01"
 class Writer:
     """The writer of a footer: all that determines which statistics are trusted.
 
-    ``rebased``: dates and timestamps may be in the hybrid Julian calendar · ``opaque``: the columns that are not
-    compared by their bytes, each with the reason.
+    ``rebased``: dates and timestamps may be in the hybrid Julian calendar · ``legacy``: Spark converts them when it
+    reads the file, which other readers do not · ``opaque``: the columns that are not compared by their bytes, each with
+    the reason.
     """
 
     name: str
     version: tuple[int, ...]
     rebased: bool = False
+    legacy: bool = False
     opaque: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -91,7 +93,7 @@ def writer(created_by: str | None, metadata: Mapping[bytes, bytes] | None = None
     """The writer of a footer from its ``created_by`` and its key-value metadata.
 
     >>> writer("parquet-mr version 1.8.1 (build 4aba4dae7bb0d4edbcf7923ae1339f28fd3f7fcf)")
-    Writer(name='parquet-mr', version=(1, 8, 1), rebased=True, opaque=())
+    Writer(name='parquet-mr', version=(1, 8, 1), rebased=True, legacy=False, opaque=())
     >>> writer(None).compares_unsigned
     False
     """
@@ -106,9 +108,15 @@ def _writer(created_by: str, pairs: tuple[tuple[bytes, bytes], ...]) -> Writer:
     name, version = (match[1].lower(), tuple(map(int, match[2].split(".")))) if match else ("", ())
     metadata = dict(pairs)
     spark = re.match(rb"(\d{1,9})", metadata.get(_SPARK_VERSION, b""))
-    rebased = any(key in metadata for key in _SPARK_LEGACY) or (spark is not None and int(spark[1]) < 3)
-    rebased = rebased or (name == "parquet-mr" and spark is None)
-    return Writer(name, version, rebased, _opaque(metadata.get(_SPARK_ROW, b"")))
+    legacy = any(key in metadata for key in _SPARK_LEGACY) or (spark is not None and int(spark[1]) < 3)
+    rebased = legacy or (name == "parquet-mr" and spark is None)
+    return Writer(name, version, rebased, legacy, _opaque(metadata.get(_SPARK_ROW, b"")))
+
+
+def calendars_agree_since(type: pa.DataType) -> pa.Scalar:
+    """The first date or timestamp of a type that both calendars write alike."""
+    since = _DATES_AGREE_SINCE if t.is_date(type) else _TIMESTAMPS_AGREE_SINCE
+    return pa.scalar(since).cast(pa.timestamp("s")).cast(type)
 
 
 def _opaque(row: bytes) -> tuple[tuple[str, str], ...]:
@@ -184,8 +192,7 @@ def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writ
             zeros = pc.and_(pc.equal(lower, pa.scalar(0, type)), pc.equal(upper, pa.scalar(0, type)))
             distrusted = pc.or_kleene(distrusted, zeros)
     if origin.rebased and (t.is_date(type) or t.is_timestamp(type)):
-        since = _DATES_AGREE_SINCE if t.is_date(type) else _TIMESTAMPS_AGREE_SINCE
-        distrusted = pc.or_kleene(distrusted, pc.less(lower, pa.scalar(since).cast(pa.timestamp("s")).cast(type)))
+        distrusted = pc.or_kleene(distrusted, pc.less(lower, calendars_agree_since(type)))
     distrusted = pc.fill_null(distrusted, False)
     unknown = pa.scalar(None, type)
     lower, upper = pc.if_else(distrusted, unknown, lower), pc.if_else(distrusted, unknown, upper)

@@ -22,6 +22,7 @@ from zskip.errors import CorruptFile, InvalidOption, NoParquet, TableNotFound, U
 from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
 from zskip.parquet.instants import holds_int96, with_instants_of_all
+from zskip.parquet.legacy_calendar import refuse_old_values
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
@@ -253,9 +254,13 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
 
 
 def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
-    """A file's footer and its Arrow schema. Raises `CorruptFile`, and `TableNotFound` for a file that is gone."""
+    """A file's footer and its Arrow schema.
+
+    Raises `CorruptFile`, `TableNotFound` for a file that is gone, and `SchemaError` for old dates of a legacy calendar.
+    """
     try:
         with open_parquet(file.opened()) as parquet:
+            refuse_old_values(parquet, file.name)
             return parquet.metadata, parquet.schema_arrow
     except PermissionError:
         raise
