@@ -315,7 +315,7 @@ def test_files_that_spell_a_column_differently_are_not_taken_for_a_table(tmp_pat
 def test_folders_that_spell_a_column_differently_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ID=1").mkdir()
     pq.write_table(pa.table({"id": [10], "x": [1]}), tmp_path / "ID=1" / "a.parquet")
-    with pytest.raises(SchemaMismatch, match='"ID" in the names of folders.*or rename the folders'):
+    with pytest.raises(SchemaMismatch, match=r'"ID" in the names of folders.*or rename the folders'):
         zskip.index(tmp_path)
 
 
