@@ -808,3 +808,22 @@ def test_options_that_were_taken_or_raised_errors_of_pythons(tables: Path, tmp_p
             call()
     assert not (tmp_path / "t").exists()
     assert not (tables / "raw" / "_zskip").exists()
+
+
+def test_a_layout_by_a_column_that_is_not_there_blames_no_table(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    with pytest.raises(UnknownColumn, match='no column "nope"'):
+        zskip.cluster(table.uri, by="nope")
+    assert zskip.open(table.uri).version == table.version
+
+
+@pytest.mark.parametrize("url", ["s3://lake/a//b", "s3://lake/..", "memory://lake/a/../b"])
+def test_a_path_that_no_store_holds_is_refused(url: str) -> None:
+    with pytest.raises(InvalidOption, match="empty or dotted part"):
+        zskip.open(url)
+
+
+def test_a_folder_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    zskip.write(ROWS, "~no-user-of-that-name", by="n")
+    assert zskip.open("~no-user-of-that-name").count() == ROWS.num_rows

@@ -343,6 +343,8 @@ def _opened(options: Mapping[str, str]) -> Table:
             f'format("zskip") reads "{path}" in Python, which has no Hadoop client. Use zskip.spark.table(spark, path).'
         )
     version = options.get("version")
+    if version and not version.isdecimal():
+        raise InvalidOption(f'The option "version" is the number of a version, not "{version}".')
     return open_table(
         re.sub(r"^file:/(?!/)", "file:///", path),  # Spark makes URIs with one slash.
         version=int(version) if version else None,

@@ -13,6 +13,7 @@ from zskip.api import Mode
 from zskip.api import write as write_table
 from zskip.core.progress import Progress
 from zskip.core.receipts import Clustered, Deleted, Optimized
+from zskip.core.schema import names_given
 from zskip.errors import InvalidOption
 from zskip.spark.executor_footers import read_foreign_footers
 from zskip.spark.hadoop import open_storage
@@ -95,6 +96,7 @@ def optimize(
     """
     require_session(spark)
     table = _opened(spark, path, options.pop("storage_options", None))
+    table.snapshot.indexed.orderable(() if by is None else names_given(by, "by"))
     kept = append_rows.kept_options(table.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
     given: dict[str, Any] = {

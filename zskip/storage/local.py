@@ -37,7 +37,7 @@ class LocalStorage:
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
-        self.local: Path = Path(os.path.abspath(root.expanduser()))
+        self.local: Path = Path(os.path.abspath(os.path.expanduser(root)))
         self.uri: str = str(self.local)
         self.identity = self.uri
         self.durable = durable

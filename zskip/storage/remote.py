@@ -49,6 +49,8 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     scheme = scheme.lower()
     if scheme in SCHEMES:
         refuse_user(url)
+    if prefix and not {"", ".", ".."}.isdisjoint(prefix.split("/")):
+        raise InvalidOption(f'The path in "{without_secrets(url)}" has an empty or dotted part, which no store holds.')
     if scheme == "memory":
         if options:
             raise InvalidOption("A memory:// store takes no storage_options.")

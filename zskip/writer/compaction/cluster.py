@@ -358,8 +358,9 @@ def cluster_table(
 ) -> Clustered:
     """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
 
-    Raises the errors of `optimize`.
+    Raises `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
     """
+    base.indexed.orderable(options.by)
     kept = kept_options(base, options)
     asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
     if options.layout != "auto":
