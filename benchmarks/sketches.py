@@ -37,10 +37,10 @@ from zskip.storage import Staged, open_storage
 from zskip.tablelog import Index, SketchRecord, commit, load
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
-from zskip.tablelog.sketch_records import SegmentRecord
 from zskip.tablelog.sketches import SKETCHES, SketchName
 from zskip.tablelog.sketches.hashing import hashes
 from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Run, write_segment
+from zskip.tablelog.snapshot import SegmentRecord
 
 ROWS_PER_FILE = 2000
 LOOK_UPS = 50

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import zskip
 from tests.table_formats.asking import require_same, rows
-from zskip.table_formats.iceberg_bounds import decoded
+from zskip.table_formats.iceberg import decoded
 
 MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
 NAN = float("nan")

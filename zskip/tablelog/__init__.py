@@ -17,8 +17,7 @@ from zskip.tablelog.query_log import QueryLog
 from zskip.tablelog.repair import repair
 from zskip.tablelog.runs import naming_vacuums
 from zskip.tablelog.sketch_evidence import sketches_of
-from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
-from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
+from zskip.tablelog.snapshot import LayoutRecord, SegmentRecord, Shard, SketchRecord, Snapshot, Totals, with_segments
 from zskip.tablelog.vacuum import require_files, vacuum
 
 __all__ = [

@@ -27,8 +27,7 @@ from zskip.tablelog.parts import Drafts
 from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
 from zskip.tablelog.shards import FANOUT, FILES_PER_SHARD, write_shards
-from zskip.tablelog.sketch_records import SketchRecord
-from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
+from zskip.tablelog.snapshot import LayoutRecord, Shard, SketchRecord, Snapshot
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100

@@ -20,10 +20,9 @@ from zskip.errors import DamagedIndex, InvalidOption
 from zskip.storage.storage import Storage
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, PartFile
-from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName
 from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Segment, write_segment
-from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.snapshot import SegmentRecord, SketchRecord, Snapshot
 
 _LOG = logging.getLogger("zskip")
 FOLDER, SUFFIX = "sketches", ".sketch"  # not a data file's suffix, which globs would match

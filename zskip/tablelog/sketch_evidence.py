@@ -23,11 +23,10 @@ from zskip.errors import DamagedIndex
 from zskip.language.tree import Contains, Reference, Scalar
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
-from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.sketches import SketchName, substrings
 from zskip.tablelog.sketches.hashing import can_hash, hashes
 from zskip.tablelog.sketches.pairs import Coverage, Segment
-from zskip.tablelog.snapshot import Shard
+from zskip.tablelog.snapshot import Shard, SketchRecord
 
 _LOG = logging.getLogger("zskip")
 

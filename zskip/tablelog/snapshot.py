@@ -24,7 +24,7 @@ from zskip.errors import DamagedIndex, TableError, UnsupportedFormat
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.dimensions import Dimension, with_attributes
 from zskip.tablelog.parts import InlinePart, Part
-from zskip.tablelog.sketch_records import SketchRecord
+from zskip.tablelog.sketches import SketchName
 
 FORMAT = 3
 FEATURES: frozenset[str] = frozenset()
@@ -48,6 +48,7 @@ _KNOWN = {
 _LARGEST_ENTRY = 1 << 28
 # Limits above any real table, which bound the memory of a plan over a forged snapshot.
 _MOST_FILES, _MOST_FILES_A_SHARD, _MOST_ROW_GROUPS_A_SHARD = 1 << 28, 1 << 20, 1 << 26
+_MOST_SEGMENTS = 10_000
 _HEAD = re.compile(rb'\{"zskip":(\d{1,9}),"xxh3_128":"([0-9a-f]{32})","snapshot":')
 _LAST_TIME, _TICK = datetime.max.replace(tzinfo=UTC), timedelta(microseconds=1)
 _Kind = TypeVar("_Kind")
@@ -158,6 +159,57 @@ class LayoutRecord:
             tuple(str(path) for path in _get(json, "columns", list)),
             _get(json, "options", dict),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """A part that holds a segment. ``files``: the number covered; ``entries``: the number of pairs of key and file."""
+
+    part: Part
+    files: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SketchRecord:
+    """A sketch of a table. Every plan keeps the files that none of its segments covers."""
+
+    name: SketchName
+    segments: tuple[SegmentRecord, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of its segments in bytes."""
+        return sum(segment.part.size for segment in self.segments)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "column": self.name.column,
+            "kind": self.name.kind,
+            "segments": [
+                {"part": segment.part.to_json(), "files": segment.files, "entries": segment.entries}
+                for segment in self.segments
+            ],
+        }
+
+    @staticmethod
+    def from_json(json: Json) -> SketchRecord:
+        """Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
+        segments = []
+        for one in json["segments"]:
+            files, entries = one["files"], one["entries"]
+            if type(files) is not int or type(entries) is not int or files < 0 or entries < 0:
+                raise ValueError("a segment has a number of files and of entries")
+            segments.append(SegmentRecord(Part.from_json(one["part"]), files, entries))
+        if len(segments) > _MOST_SEGMENTS:
+            raise ValueError(f"no sketch has {len(segments):,} segments")
+        return SketchRecord(SketchName(str(json["column"]), str(json["kind"])), tuple(segments))
+
+
+def with_segments(records: Sequence[SketchRecord], new: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:
+    """The sketches with the segments of ``new`` added. A sketch that was dropped meanwhile stays dropped."""
+    added = {record.name: record.segments for record in new}
+    return tuple(replace(one, segments=(*one.segments, *added.get(one.name, ()))) for one in records)
 
 
 @dataclass(frozen=True, slots=True)
