@@ -35,7 +35,8 @@ from zskip.plan import plan
 from zskip.statements.duckdb import sql
 from zskip.stats import DataFiles, collect
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import Index, commit, load
+from zskip.tablelog import Index, load
+from zskip.tablelog.commit import commit
 
 ROWS_PER_FILE = 200
 WIDTH = 5

@@ -26,7 +26,8 @@ from zskip.errors import ZskipError
 from zskip.plan import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog import Index, commit, load
+from zskip.tablelog import Index, load
+from zskip.tablelog.commit import commit
 
 FILES = 10_000
 SECONDS, MEGABYTES = 0.5, 200

@@ -35,7 +35,8 @@ from zskip.core.schema import Schema
 from zskip.plan import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog import Index, commit, load
+from zskip.tablelog import Index, load
+from zskip.tablelog.commit import commit
 
 BLOCK = 64
 """Files stand in square blocks, as a layout that clusters by two columns orders them."""

@@ -34,7 +34,8 @@ from zskip.core.schema import Schema
 from zskip.plan import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import Index, SketchRecord, commit, load
+from zskip.tablelog import Index, SketchRecord, load
+from zskip.tablelog.commit import commit
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
 from zskip.tablelog.sketches import SKETCHES, SketchName

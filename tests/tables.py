@@ -15,7 +15,8 @@ from zskip.core.schema import Schema
 from zskip.plan import Plan, plan
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
-from zskip.tablelog import Index, commit
+from zskip.tablelog import Index
+from zskip.tablelog.commit import commit
 
 
 def build_table(

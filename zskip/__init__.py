@@ -76,20 +76,12 @@ __all__ = [
 
 # Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
 _HOMES = {
-    "Plan": "zskip.plan",
-    "Predicate": "zskip.language",
-    "Table": "zskip.table",
-    "advise": "zskip.api",
-    "attach": "zskip.api",
-    "cluster": "zskip.api",
-    "demo_data": "zskip.cli.sample_data",
-    "explain": "zskip.statements.duckdb",
-    "index": "zskip.api",
-    "sql": "zskip.statements.duckdb",
-    "open": "zskip.api",
-    "read": "zskip.api",
-    "repair": "zskip.api",
-    "write": "zskip.api",
+    "api": ("advise", "attach", "cluster", "index", "open", "read", "repair", "write"),
+    "cli.sample_data": ("demo_data",),
+    "language": ("Predicate",),
+    "plan": ("Plan",),
+    "statements.duckdb": ("explain", "sql"),
+    "table": ("Table",),
 }
 
 _ENGINES = {
@@ -103,8 +95,8 @@ for _name, _home in _ENGINES.items():
     register(_name, partial(import_module, _home))
 
 
-__getattr__ = lazy_names("zskip", _HOMES)
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *__all__})

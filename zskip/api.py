@@ -18,7 +18,6 @@ from zskip.binder.bind_condition import Condition
 from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import check_options
 from zskip.core.progress import Progress, unreported
-from zskip.core.receipts import Clustered, Repaired
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.core.receipts import Clustered, Repaired
     from zskip.writer.options import Resources
     from zskip.writer.workload_input import Workload
 
@@ -374,7 +374,7 @@ def repair(
     """
     check_options(go_back=go_back, threads=threads)
     storage = open_storage(path, storage_options)
-    snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
+    snapshot, repaired = tablelog.repair.repair(storage, go_back=go_back, threads=threads)
     if not snapshot.sketches:
         return repaired
     snapshot, segments = writer.complete_sketches(storage, snapshot, writer.WriteOptions(threads=threads), repair=True)

@@ -24,21 +24,6 @@ from zskip.binder.bind_condition import Condition, bind_condition, bind_with_com
 from zskip.core.byte_sizes import bytes_of, size_text
 from zskip.core.option_checks import check_options, refuse, require_output
 from zskip.core.progress import Progress, unreported
-from zskip.core.receipts import (
-    Adopted,
-    Appended,
-    Deleted,
-    JoinsRefreshed,
-    Optimized,
-    Overwritten,
-    Refreshed,
-    Restored,
-    Sketched,
-    Step,
-    Tended,
-    Upserted,
-    Vacuumed,
-)
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
@@ -47,7 +32,6 @@ from zskip.language.why import Cause
 from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage
-from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, QueryLog, Snapshot
 from zskip.tablelog.sketches import named_sketches
 
@@ -62,9 +46,25 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.core.receipts import (
+        Adopted,
+        Appended,
+        Deleted,
+        JoinsRefreshed,
+        Optimized,
+        Overwritten,
+        Refreshed,
+        Restored,
+        Sketched,
+        Step,
+        Tended,
+        Upserted,
+        Vacuumed,
+    )
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
     from zskip.layouts.depth import Clustering
+    from zskip.table_formats import Source
     from zskip.writer.options import Resources, Rewrite, WriteOptions
     from zskip.writer.workload_input import Workload
 
@@ -382,6 +382,8 @@ class Table:
             chosen = writer.append.changed_options(base, by, options)
             snapshot = writer.append.create(self._storage, base, rows, chosen, backend)
         self._move_to(snapshot)
+        from zskip.core.receipts import Overwritten
+
         rows_now, size = (cast("int", each) for each in (snapshot.totals.rows, snapshot.totals.bytes))
         return Overwritten(snapshot.version, rows_now, snapshot.totals.files, size)
 
@@ -451,6 +453,8 @@ class Table:
         return self._sketched()
 
     def _sketched(self) -> Sketched:
+        from zskip.core.receipts import Sketched
+
         names = (sketch.name for sketch in self.snapshot.sketches)
         return Sketched(self.version, tuple(f"{name.kind} of {name.column}" for name in names))
 
@@ -512,10 +516,12 @@ class Table:
         self._require_own()
         older = tablelog.load(self._storage, version)
         tablelog.require_files(self._storage, older)
-        snapshot = tablelog.commit(
+        snapshot = tablelog.commit.commit(
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )
         self._move_to(snapshot)
+        from zskip.core.receipts import Restored
+
         return Restored(snapshot.version, version)
 
     def refresh_joins(self, **options: Unpack[Resources]) -> JoinsRefreshed:
@@ -536,6 +542,8 @@ class Table:
         a table of a pyiceberg catalog, the catalog is asked again. ``progress``: as for `zskip.index`.
         """
         check_options(progress=progress)
+        from zskip.core.receipts import Refreshed
+
         before = self.version
         if self._source is not None:
             self._source = self._source.newest()
@@ -562,7 +570,7 @@ class Table:
         """
         check_options(dry_run=dry_run)
         self._require_own()
-        return tablelog.vacuum(self._storage, older_than=writer.timedelta_of(older_than), dry_run=dry_run)
+        return tablelog.vacuum.vacuum(self._storage, older_than=writer.timedelta_of(older_than), dry_run=dry_run)
 
     def tend(
         self,
@@ -587,6 +595,8 @@ class Table:
         ``recluster``: then all rows are laid out by that.
         """
         check_options(dry_run=dry_run, recluster=recluster)
+        from zskip.core.receipts import Refreshed, Step, Tended
+
         started = time.monotonic()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
@@ -616,6 +626,8 @@ class Table:
 
     def _layout_step(self, given: WriteOptions, max_bytes: int | None, recluster: bool, dry_run: bool) -> Step:
         """Whether the layout still serves the queries of the log, and a better one, if that is asked for."""
+        from zskip.core.receipts import Step
+
         asked = len(self.query_log.read())
         if asked < _FEWEST_ASKED:
             return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")

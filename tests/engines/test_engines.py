@@ -29,7 +29,8 @@ from zskip.parquet import footers
 from zskip.plan import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import open_storage
-from zskip.tablelog import Index, commit, listed, load
+from zskip.tablelog import Index, listed, load
+from zskip.tablelog.commit import commit
 
 NAN = float("nan")
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)

@@ -97,7 +97,7 @@ def test_bounds_of_every_type_survive_the_index(tmp_path: Path, name: str) -> No
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
     storage = open_storage(tmp_path)
     schema, files = read(tmp_path)
-    tablelog.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    tablelog.commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
     index = tablelog.Index(storage, tablelog.load(storage))
     by_file = index.files(None, ["c"]).statistics.columns["c"]
     by_group = index.row_groups(np.array([0]), ["c"]).statistics.columns["c"]
@@ -411,7 +411,7 @@ def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
     for path, value in zip(schema.columns, (1, 2, 3, 4), strict=True):
         assert files.files.columns[path].lower.to_pylist() == [value]
     storage = open_storage(tmp_path)
-    tablelog.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    tablelog.commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
     found = tablelog.Index(storage, tablelog.load(storage)).files(None, list(schema.columns)).statistics
     assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
 

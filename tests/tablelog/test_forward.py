@@ -120,7 +120,7 @@ def test_an_entry_of_the_last_year_can_be_followed(table: zskip.Table) -> None:
     newest = tablelog.load(table.storage)
     for time in (datetime.max.replace(tzinfo=UTC), datetime.now(UTC) + timedelta(days=1)):
         table.storage.put(log.entry_path(2), to_bytes(replace(newest, time=time)))
-        made = tablelog.commit(table.storage, tablelog.load(table.storage), "append")
+        made = tablelog.commit.commit(table.storage, tablelog.load(table.storage), "append")
         assert made.time >= time
         table.storage.delete([log.entry_path(3), log.HINT])
 
@@ -169,7 +169,7 @@ def test_a_change_whose_base_is_vacuumed_says_so(tmp_path: Path) -> None:
     table.overwrite(rows(50))
     zskip.open(table.uri).vacuum("0 days")
     with pytest.raises(FilesRemoved, match="expired"):
-        tablelog.commit(table.storage, base, "append")
+        tablelog.commit.commit(table.storage, base, "append")
     with (
         pytest.raises(FilesRemoved, match="a vacuum removed files"),
         tablelog.naming_vacuums(table.storage, base),

@@ -147,22 +147,22 @@ class Memory:
 
 def append(storage: Storage, name: str) -> Snapshot:
     base = tablelog.load(storage)
-    return tablelog.commit(storage, base, "append", add=data_file(storage, f"part-000001-{name}.parquet"))
+    return tablelog.commit.commit(storage, base, "append", add=data_file(storage, f"part-000001-{name}.parquet"))
 
 
 def rewrite(storage: Storage, name: str) -> Snapshot:
     base = tablelog.load(storage)
     files = data_file(storage, f"part-000001-{name}.parquet")
-    return tablelog.commit(storage, base, "optimize", add=files, remove=[SECOND])
+    return tablelog.commit.commit(storage, base, "optimize", add=files, remove=[SECOND])
 
 
 def restore(storage: Storage, name: str) -> Snapshot:
     older = tablelog.load(storage, 1)
-    return tablelog.commit(storage, tablelog.load(storage), "restore", restore=older)
+    return tablelog.commit.commit(storage, tablelog.load(storage), "restore", restore=older)
 
 
 def vacuum(storage: Storage, name: str) -> None:
-    tablelog.vacuum(storage, older_than=OLD)
+    tablelog.vacuum.vacuum(storage, older_than=OLD)
 
 
 def upkeep(storage: Storage, name: str) -> Snapshot:
@@ -187,8 +187,8 @@ REFUSALS = (CommitConflict, TableNotFound, UncertainCommit)
 def begun() -> Mapping[str, bytes]:
     """A table of two versions: the second replaced the first's only file."""
     storage: Any = Memory()
-    first = tablelog.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
-    tablelog.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
+    first = tablelog.commit.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
+    tablelog.commit.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
     return MappingProxyType(storage.objects)
 
 
@@ -561,7 +561,7 @@ def take_out(rule: str, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
             def restore(storage: Any, name: str) -> Snapshot:
                 older = tablelog.load(storage, 1)
                 newest = tablelog.load(storage)
-                return tablelog.commit(storage, newest, "restore", restore=replace(older, version=99))
+                return tablelog.commit.commit(storage, newest, "restore", restore=replace(older, version=99))
 
             patch.setitem(VERBS, "restore", restore)
             return "restore", "vacuum"

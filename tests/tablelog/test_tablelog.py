@@ -67,7 +67,7 @@ def add(storage: Storage, *names: str, groups: int = 1) -> DataFiles:
 
 
 def start(storage: Storage, *names: str, groups: int = 2) -> tablelog.Snapshot:
-    return tablelog.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+    return tablelog.commit.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
 
 
 def names_of(storage: Storage, snapshot: tablelog.Snapshot) -> list[str]:
@@ -94,26 +94,26 @@ def test_levels_tell_the_same_story(storage: Storage) -> None:
 
 def test_appends_always_apply_and_removals_of_what_is_gone_do_not(storage: Storage) -> None:
     base = start(storage, "part-1.parquet", "part-2.parquet")
-    tablelog.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
-    tablelog.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
-    tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
+    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
+    tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
     newest = tablelog.load(storage)
     assert newest.version == 4
     assert names_of(storage, newest) == ["part-2.parquet", "part-3.parquet", "part-4.parquet"]
     with pytest.raises(CommitConflict, match="1 of the 1 files"):
-        tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+        tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
     assert tablelog.load(storage) == newest
 
 
 def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+    tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
     before = storage.list("_zskip").path
     removed: list[str] = []
     staged = Staged(removed.extend)
     staged.add(["part-9.parquet"])
     with pytest.raises(CommitConflict), staged:
-        tablelog.commit(
+        tablelog.commit.commit(
             storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"], staged=staged
         )
     assert storage.list("_zskip").path == before
@@ -129,15 +129,15 @@ def test_two_tables_cannot_start_at_one_place(storage: Storage) -> None:
 def test_concurrent_changes_of_schema_conflict(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    tablelog.commit(storage, base, "append", schema=wider)
+    tablelog.commit.commit(storage, base, "append", schema=wider)
     with pytest.raises(CommitConflict, match="schema"):
-        tablelog.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+        tablelog.commit.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
 
 
 def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    index = tablelog.Index(storage, tablelog.commit(storage, base, "append", schema=wider))
+    index = tablelog.Index(storage, tablelog.commit.commit(storage, base, "append", schema=wider))
     units = (
         index.shards(["b"]),
         index.files(None, ["b"]).statistics,
@@ -150,12 +150,12 @@ def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: 
 
 def test_a_batch_is_committed_once(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    first = tablelog.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    first = tablelog.commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
     removed: list[str] = []
     with Staged(removed.extend) as staged:
         staged.add(["part-3.parquet"])
         files = add(storage, "part-3.parquet")
-        again = tablelog.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
+        again = tablelog.commit.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
     assert again == first
     assert removed == ["part-3.parquet"]
 
@@ -163,7 +163,7 @@ def test_a_batch_is_committed_once(storage: Storage) -> None:
 def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 40):
-        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     assert len(snapshot.shards) <= 21
     assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
     assert snapshot.totals.files == 40
@@ -173,11 +173,11 @@ def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
 
 def test_time_travel_and_restore(storage: Storage) -> None:
     first = start(storage, "part-1.parquet")
-    second = tablelog.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
+    second = tablelog.commit.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
     assert tablelog.load(storage, version=1) == first
     assert tablelog.load(storage, as_of=first.time) == first
     assert tablelog.load(storage, as_of=second.time + timedelta(hours=1)) == second
-    third = tablelog.commit(storage, second, "restore", restore=first)
+    third = tablelog.commit.commit(storage, second, "restore", restore=first)
     assert names_of(storage, third) == ["part-1.parquet"]
     assert [entry.version for entry in tablelog.history(storage)] == [3, 2, 1]
     with pytest.raises(TableNotFound, match="holds 1 to 3"):
@@ -190,7 +190,7 @@ def test_time_travel_and_restore(storage: Storage) -> None:
 def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: Storage, hint: bytes | None) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 12):
-        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     storage.delete([log.HINT])
     if hint is not None:
         storage.put(log.HINT, hint)
@@ -199,7 +199,7 @@ def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: Storag
 
 def test_a_lost_newest_entry_is_noticed(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    tablelog.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
+    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
     storage.delete([log.entry_path(2)])
     with pytest.raises(DamagedIndex, match="an entry is missing"):
         tablelog.load(storage)
@@ -209,7 +209,7 @@ def test_an_entry_lost_in_the_middle_hides_no_later_one(storage: Storage) -> Non
     """Each entry is complete: a gap costs one version to travel to, also where the hint stands before it."""
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 6):
-        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     storage.delete([log.entry_path(3)])
     for hint in (b"1\n", b"2\n", b"3\n", b"6\n"):
         storage.put(log.HINT, hint)
@@ -265,7 +265,7 @@ def test_paths_that_lead_out_are_refused(storage: Storage, path: str) -> None:
         pa.array([path]), files.size, files.modified, files.etag, files.files, files.row_groups, files.first_row_group
     )
     with pytest.raises(UnsafePath):
-        tablelog.commit(storage, base, "append", add=bad)
+        tablelog.commit.commit(storage, base, "append", add=bad)
 
 
 def test_links_out_of_the_table_are_refused(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ class Lossy:
 def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: Storage, made: bool) -> None:
     base = start(storage, "part-1.parquet")
     lossy: Any = Lossy(storage, made=made)
-    snapshot = tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
+    snapshot = tablelog.commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
     assert snapshot.version == 2
     assert tablelog.load(storage) == snapshot
     assert names_of(storage, snapshot) == ["part-1.parquet", "part-2.parquet"]
@@ -422,7 +422,7 @@ def test_a_commit_that_may_have_been_made_keeps_its_files(storage: Storage) -> N
     staged = Staged(removed.extend)
     staged.add(["part-2.parquet"])
     with pytest.raises(UncertainCommit, match="version 2 may have been made"), staged:
-        tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
+        tablelog.commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
     assert removed == []
 
 
@@ -471,7 +471,7 @@ def named(number: int) -> str:
 def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "t")
     base = start(storage, named(1), named(2))
-    snapshot = tablelog.commit(storage, base, "delete", remove=[named(1)])
+    snapshot = tablelog.commit.commit(storage, base, "delete", remove=[named(1)])
     orphans = {
         named(9), f"day=1/{named(9)}", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
         "_zskip/staging-0f/part-0-x.parquet", "_zskip/staging-0f/_temporary/0/_SUCCESS",
@@ -486,14 +486,14 @@ def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> Non
     age(storage)
     storage.put(named(8).replace("0123456789abcdef", "8123456789abcdef"), b"on its way")  # of another run
     storage.put("_zskip/staging-1f/part-0-x.parquet", b"on its way")
-    assert set(tablelog.vacuum(storage, dry_run=True).paths) == orphans
-    assert set(tablelog.vacuum(storage).paths) == orphans
+    assert set(tablelog.vacuum.vacuum(storage, dry_run=True).paths) == orphans
+    assert set(tablelog.vacuum.vacuum(storage).paths) == orphans
     assert not (tmp_path / "t" / "_zskip" / "staging-0f").exists()
     assert storage.exists("_zskip/staging-1f/part-0-x.parquet")
     assert tablelog.load(storage, version=1) == base
-    promised = tablelog.vacuum(storage, older_than=timedelta(0), dry_run=True)
+    promised = tablelog.vacuum.vacuum(storage, older_than=timedelta(0), dry_run=True)
     assert named(1) in promised.paths
-    done = tablelog.vacuum(storage, older_than=timedelta(0))
+    done = tablelog.vacuum.vacuum(storage, older_than=timedelta(0))
     assert (done.paths, done.bytes, done.versions) == (promised.paths, promised.bytes, promised.versions)
     assert promised.versions == (1,)
     assert tablelog.load(storage).shards == snapshot.shards
@@ -505,8 +505,8 @@ def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> Non
 def test_a_retention_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "t")
     base = start(storage, named(1))
-    tablelog.commit(storage, base, "delete", remove=[named(1)])
-    assert tablelog.vacuum(storage, older_than=timedelta.max).paths == ()
+    tablelog.commit.commit(storage, base, "delete", remove=[named(1)])
+    assert tablelog.vacuum.vacuum(storage, older_than=timedelta.max).paths == ()
     assert tablelog.load(storage, version=1) == base
 
 
@@ -532,7 +532,7 @@ def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
     monkeypatch.setattr(log, "_ENTRIES_AT_ONCE", 8)
     monkeypatch.setattr(log, "_MOST_CACHED", 1)
     monkeypatch.setattr(log, "read_entry", watched)
-    assert not tablelog.vacuum(storage, older_than=timedelta(days=7)).paths
+    assert not tablelog.vacuum.vacuum(storage, older_than=timedelta(days=7)).paths
     assert max(held) - before < 20
 
 
@@ -559,7 +559,7 @@ def test_a_vacuum_that_another_one_overtakes_names_no_damage(tmp_path: Path) -> 
             return listed
 
     with pytest.raises(FilesRemoved, match="a vacuum removed files"):
-        tablelog.vacuum(Overtaken(), older_than=timedelta(0))
+        tablelog.vacuum.vacuum(Overtaken(), older_than=timedelta(0))
     assert len(zskip.read(tmp_path)) == 101
 
 
@@ -569,7 +569,7 @@ def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:
     tablelog.index_files(storage)
     pq.write_table(pa.table({"a": [2]}), tmp_path / "part-2.parquet")
     age(storage)
-    assert tablelog.vacuum(storage, older_than=timedelta(0)).paths == ()
+    assert tablelog.vacuum.vacuum(storage, older_than=timedelta(0)).paths == ()
 
 
 def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
-from zskip.binder.library_expressions import bind_expression
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, UnsupportedSql, shown
 from zskip.language import Predicate
@@ -36,6 +35,8 @@ def bind_condition(
         return given
     if isinstance(given, str):
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
+    from zskip.binder.library_expressions import bind_expression
+
     return bind_expression(_filters(given) if isinstance(given, list) else given, schema, now)
 
 

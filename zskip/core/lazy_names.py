@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package: ``homes`` has the module that defines each name.
+def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package: ``homes`` has the names that each module defines, by the module's path in it.
 
-    A name that is also a module of the package is this module.
+    A name that is also the path of its module is this module.
 
-    >>> lazy_names("collections", {"Sequence": "collections.abc"})("Sequence").__name__
+    >>> lazy_names("collections", {"abc": ["Sequence"]})("Sequence").__name__
     'Sequence'
     """
+    home_of = {name: home for home, names in homes.items() for name in names}
 
     def found(name: str) -> Any:
-        if name not in homes:
+        if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if homes[name] == f"{package}.{name}":
-            return import_module(homes[name])
-        return getattr(import_module(homes[name]), name)
+        module = import_module(f"{package}.{home_of[name]}")
+        return module if name == home_of[name] else getattr(module, name)
 
     return found

@@ -12,7 +12,6 @@ import pyarrow as pa
 from zskip.core.engine_registry import engine
 from zskip.errors import MissingDependency
 from zskip.language import Predicate
-from zskip.plan import explain as explaining
 from zskip.plan.scan import Scan
 from zskip.plan.shares import Skipped
 from zskip.plan.survivors import Survivors
@@ -148,11 +147,15 @@ class Plan:
 
     def explain(self, file: str | None = None) -> str:
         """Why files were skipped or kept, as text: by conjunct, or for one file with its ranges."""
-        return explaining.explain(self._survivors, file)
+        from zskip.plan.explain import explain
+
+        return explain(self._survivors, file)
 
     def as_dict(self, file: str | None = None) -> Mapping[str, Any]:
         """The content of `explain` as plain values that can be written as JSON."""
-        return explaining.facts(self._survivors, file)
+        from zskip.plan.explain import facts
+
+        return facts(self._survivors, file)
 
     # --- to the engines ---
 

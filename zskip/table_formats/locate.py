@@ -1,4 +1,4 @@
-"""Finds the table at an address, its format, and the side-car of a table of another format."""
+"""Finds the Delta or Iceberg table at an address, and its side-car."""
 
 from __future__ import annotations
 
@@ -8,63 +8,31 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedFormat
+from zskip.errors import InvalidOption, UnsupportedFormat
 from zskip.storage import Storage, open_storage
 from zskip.table_formats.deep_source import DeepSource
 from zskip.table_formats.delta import DeltaSource, is_delta, log_versions
 from zskip.table_formats.iceberg import IcebergSource
-from zskip.table_formats.iceberg_metadata import METADATA_ENDINGS
 from zskip.table_formats.log_index import cache_of, follow
+from zskip.table_formats.own_tables import METADATA_ENDINGS, own_snapshot
 from zskip.table_formats.source import Source
-from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, load, newest
+from zskip.tablelog import CACHE_BYTES, Index, Snapshot, load, newest
 
 
-def open_index(
-    table: Any,
-    *,
-    version: int | str | None = None,
-    as_of: datetime | None = None,
-    cache_bytes: int = CACHE_BYTES,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Index:
-    """The index of the table at a path or URL, or of a table object of deltalake or pyiceberg.
+def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:
+    """The index of the newest version of a table: at a path or URL, or an object of deltalake or pyiceberg.
 
     The side-car of a Delta or Iceberg table lies in the table's folder if `attach` put it there, else in the user's
-    cache folder; it is brought up to date with the log. ``version``: a version of a zskip or Delta table; a snapshot
-    id, branch or tag of an Iceberg table. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
+    cache folder; it is brought up to date with the log. Raises `TableNotFound`, `UnsupportedFormat`, `InvalidOption`.
     """
-    own = own_snapshot(table, version, as_of, storage_options)
+    own = own_snapshot(table, storage_options=storage_options)
     if own is not None:
-        return Index(*own, cache_bytes)
-    source = source_of(table, version, as_of, storage_options)
+        return Index(*own)
+    source = source_of(table, storage_options=storage_options)
     if source is not None:
-        return index_of(source, cache_bytes)
-    if isinstance(version, str):
-        raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+        return index_of(source)
     storage = open_storage(table, storage_options)
-    return Index(storage, load(storage, version, as_of), cache_bytes)
-
-
-def own_snapshot(
-    table: Any,
-    version: int | str | None = None,
-    as_of: datetime | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[Storage, Snapshot] | None:
-    """The storage and snapshot of the zskip table at an address; None for other formats, and if it is unreadable.
-
-    It is called first: opening a zskip table need not look for the logs of other formats.
-    """
-    if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
-        return None
-    if os.fspath(table).endswith(METADATA_ENDINGS):
-        return None
-    storage = open_storage(table, storage_options)
-    try:
-        snapshot = load(storage, version, as_of)
-    except (TableNotFound, DamagedIndex):  # the side-car of another format is rebuilt; otherwise raised again later
-        return None
-    return None if snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
+    return Index(storage, load(storage))
 
 
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:

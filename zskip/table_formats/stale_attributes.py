@@ -18,7 +18,7 @@ def newest_version(dimension: Dimension, storage: Storage) -> str | None:
     if not dimension.uri:
         return None
     try:
-        return open_index(dimension.uri, storage_options=options_for(dimension.uri, storage)).identity
+        return open_index(dimension.uri, options_for(dimension.uri, storage)).identity
     except (ZskipError, OSError):
         return None
 

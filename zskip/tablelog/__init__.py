@@ -5,20 +5,35 @@
 files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost parts · ``vacuum``:
 removes files that no version needs · ``runs``: what a commit and a vacuum at the same time know of each other ·
 ``query_log``: what a table was asked.
+
+Loaded on first use: opening a table and planning on it need neither commits nor footers. ``commit``, ``repair`` and
+``vacuum`` are modules.
 """
 
-from zskip.tablelog.commit import commit
-from zskip.tablelog.dimensions import Dimension
-from zskip.tablelog.freshness import Changes, changes, dropped_files, dropped_text, listed
-from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
-from zskip.tablelog.indexing import index_files, refresh
-from zskip.tablelog.log import history, is_expired, latest_version, load, newest, versions
-from zskip.tablelog.query_log import QueryLog
-from zskip.tablelog.repair import repair
-from zskip.tablelog.runs import naming_vacuums
-from zskip.tablelog.sketch_evidence import sketches_of
-from zskip.tablelog.snapshot import LayoutRecord, SegmentRecord, Shard, SketchRecord, Snapshot, Totals, with_segments
-from zskip.tablelog.vacuum import require_files, vacuum
+from typing import TYPE_CHECKING
+
+from zskip.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from zskip.tablelog import commit, repair, vacuum
+    from zskip.tablelog.dimensions import Dimension
+    from zskip.tablelog.freshness import Changes, changes, dropped_files, dropped_text, listed
+    from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
+    from zskip.tablelog.indexing import index_files, refresh
+    from zskip.tablelog.log import history, is_expired, latest_version, load, newest, versions
+    from zskip.tablelog.query_log import QueryLog
+    from zskip.tablelog.runs import naming_vacuums
+    from zskip.tablelog.sketch_evidence import sketches_of
+    from zskip.tablelog.snapshot import (
+        LayoutRecord,
+        SegmentRecord,
+        Shard,
+        SketchRecord,
+        Snapshot,
+        Totals,
+        with_segments,
+    )
+    from zskip.tablelog.vacuum import require_files
 
 __all__ = [
     "CACHE_BYTES",
@@ -55,3 +70,20 @@ __all__ = [
     "versions",
     "with_segments",
 ]
+
+_HOMES = {
+    "commit": ("commit",),
+    "dimensions": ("Dimension",),
+    "freshness": ("Changes", "changes", "dropped_files", "dropped_text", "listed"),
+    "index": ("CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits", "SOURCE_FORMATS"),
+    "indexing": ("index_files", "refresh"),
+    "log": ("history", "is_expired", "latest_version", "load", "newest", "versions"),
+    "query_log": ("QueryLog",),
+    "repair": ("repair",),
+    "runs": ("naming_vacuums",),
+    "sketch_evidence": ("sketches_of",),
+    "snapshot": ("LayoutRecord", "SegmentRecord", "Shard", "SketchRecord", "Snapshot", "Totals", "with_segments"),
+    "vacuum": ("require_files", "vacuum"),
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

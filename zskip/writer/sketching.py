@@ -17,7 +17,8 @@ from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
-from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
+from zskip.tablelog import Index, SketchRecord, Snapshot, sketches_of, with_segments
+from zskip.tablelog.commit import commit
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published, require_selective
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName, keys_of

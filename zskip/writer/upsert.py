@@ -37,7 +37,8 @@ from zskip.storage import Staged, Storage, hive
 from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
-from zskip.tablelog import Index, Snapshot, commit, load, with_segments
+from zskip.tablelog import Index, Snapshot, load, with_segments
+from zskip.tablelog.commit import commit
 from zskip.writer.append import (
     kept_options,
     look_ups_of,

@@ -59,7 +59,7 @@ def lying(table: zskip.Table) -> zskip.Table:
     files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
     storage = open_storage(table.uri)
     gone = data.path.to_pylist()
-    lie = tablelog.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
+    lie = tablelog.commit.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
     return zskip.open(table.uri, version=lie.version)
 
 

@@ -21,7 +21,7 @@ from zskip.errors import InvalidOption
 from zskip.inspect.explore.arrays import fitting
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog import commit
+from zskip.tablelog.commit import commit
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (

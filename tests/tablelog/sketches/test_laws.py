@@ -37,7 +37,8 @@ from zskip.errors import SqlError
 from zskip.plan import planner
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import Index, Snapshot, commit, sketches_of, with_segments
+from zskip.tablelog import Index, Snapshot, sketches_of, with_segments
+from zskip.tablelog.commit import commit
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, keys_of, named_sketches

@@ -216,7 +216,7 @@ class Catalog:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
             index = given if isinstance(given, Index) else getattr(given, "index", None)
-            return index if isinstance(index, Index) else table_formats.open_index(given, storage_options=self.options)
+            return index if isinstance(index, Index) else _index_at(given, self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
         return open_index(given or place.name, self.options)
@@ -271,6 +271,12 @@ def _refuse_files(pattern: str) -> None:
     refuse_files_of_tables(storage, pa.array(names, pa.string()))
 
 
+def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
+    """The index of the newest version of a table of any format. No other is loaded for a table of zskip's own."""
+    own = table_formats.own_snapshot(table, storage_options=options)
+    return table_formats.open_index(table, options) if own is None else Index(*own)
+
+
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The index of the latest version of the table at a path; None without a zskip table. Loaded indexes are cached.
 
@@ -281,7 +287,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         _refuse_files(path)
         return None
     try:
-        index = table_formats.open_index(path, storage_options=options)
+        index = _index_at(path, options)
     except TableNotFound:
         return None
     # The identity includes the options: an index opened with credentials must not serve a caller without them.

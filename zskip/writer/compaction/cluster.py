@@ -37,7 +37,8 @@ from zskip.storage.local import LocalStorage
 from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
-from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, commit, index_files, newest, refresh
+from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, index_files, newest, refresh
+from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import data_files
 from zskip.writer import append
 from zskip.writer.append import changed_options, kept_options, layout_record

@@ -181,7 +181,7 @@ def _rewritten(done: Optimized) -> str:
 
 
 def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
-    done: Vacuumed = tablelog.vacuum(storage, older_than=older_than, dry_run=dry_run)
+    done: Vacuumed = tablelog.vacuum.vacuum(storage, older_than=older_than, dry_run=dry_run)
     if not done.paths and not done.versions:
         return Step("vacuum", "nothing was due", receipt=done)
     what = f"{_files(len(done.paths))} ({size_text(done.bytes)}) and {len(done.versions)} versions"
