@@ -123,7 +123,8 @@ def parse_tables(
     catalog.refuse_named_files(
         statement.query, places, tuple(params.values() if isinstance(params, Mapping) else params or ())
     )
-    if (written := written_path(words)) is not None and written.kind == "string_const":
+    written = None if statement.kind == "SELECT" else written_path(words)
+    if written is not None and written.kind == "string_const":
         _refuse_written_files(unquoted(written.text))
     if not places.parsed:
         for word in words:

@@ -325,10 +325,13 @@ def _rewritten(
     values.require(one.named_parameters, text)
     if not found:
         return Rewritten(text, values.all, (), (), True)
-    _refuse_other_uses(words, [place for place, _ in found], text)
+    edits = []
+    if one.kind != "SELECT":
+        _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
     tables = pruned_tables(parsed, con, given, freshness, begun=begun, prune=prune, explained=explained)
-    edits = _naming_edits(words, con, text, params, parsed.schemas(con))
+    if one.kind != "SELECT":
+        edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
     joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import combinations_with_replacement, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -220,16 +220,14 @@ class _Spellings:
     def unused(self, name: str) -> str:
         """An unused spelling of the name; the name itself if none was found."""
         letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
-        swaps = ((one, two) for one in letters for two in letters if two >= one)
-        spellings = (
-            "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
-            for swapped in islice(swaps, _MOST_SPELLINGS)
-        )
-        # Not in upper case throughout: the plan prints the type DATE in this way too.
-        mixed = (label for label in spellings if len(letters) <= 2 or not label.isupper())
-        label = next((label for label in mixed if self._is_unused(label)), name)
-        self._taken.add(label)
-        return label
+        for swapped in islice(combinations_with_replacement(letters, 2), _MOST_SPELLINGS):
+            label = "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
+            # Not in upper case throughout: the plan prints the type DATE in this way too.
+            if (len(letters) <= 2 or not label.isupper()) and self._is_unused(label):
+                self._taken.add(label)
+                return label
+        self._taken.add(name)
+        return name
 
     def _is_unused(self, label: str) -> bool:
         if label in self._words or label in self._taken:

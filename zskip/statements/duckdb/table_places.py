@@ -1,7 +1,8 @@
 """What a statement reads, as DuckDB's own parser tells it: its tables and where they stand, its functions, its files.
 
 DuckDB serializes a query as JSON, with the position of each table. It refuses any other statement, so the query in one
-is cut out: everything else becomes spaces, which leaves every position as it is.
+is cut out: everything else becomes spaces, which leaves every position as it is. So it is in a query with one of the
+keywords below, of which the JSON tells no position.
 
 | statement                            | parsed as                                   |
 | ------------------------------------ | ------------------------------------------- |
@@ -181,21 +182,26 @@ def table_places(statement: str) -> Places:
 
 @lru_cache(maxsize=64)
 def _table_places(statement: str) -> Places:
-    words = tokens(statement)
-    cut = _cut(without_long_lists(statement), words)
-    if cut is None:
-        return _copied_from(words)
-    prefix, text, suffix = cut
-    tree = _serialized(prefix + text + suffix) or _serialized(prefix + _without_pivots(text, words) + suffix)
+    words, text = tokens(statement), without_long_lists(statement)
+    of_keywords = any(word.text.upper() in _PIVOTS | _BEFORE_NAMES - {"DESC"} for word in words)
+    is_cut = of_keywords or any(_stands_before_name(words, number) for number in range(len(words) - 1))
+    prefix, tree = "", None if is_cut else _serialized(text)
+    if tree is None:
+        cut = _cut(text, words)
+        if cut is None:
+            return _copied_from(words)
+        prefix, inner, suffix = cut
+        text = prefix + inner + suffix
+        tree = _serialized(text) or _serialized(prefix + _without_pivots(inner, words) + suffix)
     if tree is None:
         return Places(parsed=False)
-    raw = (prefix + text + suffix).encode()
+    raw = text.encode()
     reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix))
     reader.visit(tree, _Scope())
     found = reader.found
     found.only_compares = len(tree) == 1 and _only_compares(tree[0]["node"])
     found.tables.sort(key=lambda place: place.start)
-    if has_pivot(words) or any(word.text.upper() in _BEFORE_NAMES - {"DESC"} for word in words):
+    if of_keywords:
         found.only_named, found.reads_names = False, True
     return found
 
