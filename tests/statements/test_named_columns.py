@@ -137,6 +137,30 @@ def test_statements_that_differ_in_numbers_have_one_shape() -> None:
     assert [place.name for place in found.tables] == ["t"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "DESC 'x'",
+            "DESCRIBE 'x'",
+            "SUMMARIZE 'x'",
+            "TABLE 'x'",
+            "EXPLAIN ANALYZE TABLE 'x'",
+            "SELECT 1 UNION TABLE 'x'",
+        ),
+        *(
+            "FROM (DESC 'x')",
+            "FROM (SUMMARIZE 'x') ORDER BY 1 DESC",
+            "DESCRIBE FROM 'x'",
+            "SELECT a FROM 'x' ORDER BY a DESC",
+        ),
+    ],
+)
+def test_a_table_after_a_keyword_has_a_place(text: str) -> None:
+    (place,) = table_places(text).tables
+    assert (place.name, text[: place.end][-3:]) == ("x", "'x'")
+
+
 def test_texts_are_no_parts_of_long_lists() -> None:
     commas = "',', " * 50
     text = f"SELECT '(', {commas} (FROM x), {commas} ')'"
