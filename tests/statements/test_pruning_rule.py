@@ -66,6 +66,7 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         ("SELECT * FROM {} WHERE same = 7", False),
         ("SELECT count(*) FROM {} WHERE same < 100", False),
         ("SELECT same, sum(day) FROM {} GROUP BY same ORDER BY same", False),
+        ("SELECT day, sum(same) FROM {} WHERE same < 9 GROUP BY day", False),
         ("SELECT label, sum(same) FROM {} t JOIN mine USING (day) WHERE same <> 5 GROUP BY label", False),
         ("SELECT label, sum(same) FROM {} t JOIN view_of_mine USING (day) GROUP BY label", False),
         # Its conditions only compare columns with constants.

@@ -469,6 +469,8 @@ _RELATIONS = frozenset(
         "SET_OPERATION_NODE",
     }
 )
+# The parts of a query that make its rows, and leave none out.
+_OF_RESULT = frozenset({"select_list", "from_table", "group_expressions"})
 _MODIFIERS = frozenset({"ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER"})
 _ORDERS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING"})
 
@@ -557,7 +559,7 @@ class _Reader:
             if key in ("cte_map", "qualified_name") or (key == "table" and isinstance(value, dict)):
                 continue
             own = {node["cte_name"].lower()} if kind == "RECURSIVE_CTE_NODE" and key == "right" else set()
-            result = scope.result and key in ("select_list", "from_table") if "select_list" in node else scope.result
+            result = scope.result and ("select_list" not in node or key in _OF_RESULT)
             result = result and key != "condition" and not ("class" in node and node["alias"])
             self.visit(value, scope._replace(ctes=scope.ctes | own, result=result), "order" if kind in _ORDERS else key)
 
