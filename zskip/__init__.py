@@ -31,7 +31,7 @@ from zskip.errors import (
 if TYPE_CHECKING:
     from zskip.api import advise, attach, cluster, index, read, repair, write
     from zskip.api import open as open  # noqa: A004  # the name that a user says
-    from zskip.cli.sample_data import demo_data
+    from zskip.cli.demo import demo_data
     from zskip.language import Predicate
     from zskip.plan import Plan
     from zskip.statements.duckdb import explain, sql
@@ -77,7 +77,7 @@ __all__ = [
 # Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
 _HOMES = {
     "api": ("advise", "attach", "cluster", "index", "open", "read", "repair", "write"),
-    "cli.sample_data": ("demo_data",),
+    "cli.demo": ("demo_data",),
     "language": ("Predicate",),
     "plan": ("Plan",),
     "statements.duckdb": ("explain", "sql"),

@@ -118,7 +118,7 @@ def write(
         storage_options=storage_options,
     )
     backend = writer.backend_of(session, source)
-    storage = backend.open_storage(path, _options_of(path, source, storage_options, target_options))
+    storage = backend.open_storage(path, options_of_end(path, source, storage_options, target_options))
     base = tablelog.newest(storage)
     if base is not None and not base.managed:
         refuse_folder(storage)
@@ -126,7 +126,7 @@ def write(
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     if base is None and mode == "error":
         _refuse_others(storage)
-    rows = backend.open_rows(source, _options_of(source, path, storage_options, None))
+    rows = backend.open_rows(source, options_of_end(source, path, storage_options, None))
     dimensions = writer.given_joins(joins)
     if base is not None and mode == "append":
         if dimensions:
@@ -159,7 +159,7 @@ def _refuse_others(storage: Storage) -> None:
         )
 
 
-def _options_of(
+def options_of_end(
     place: Any, other: Any, shared: Mapping[str, Any] | None, own: Mapping[str, Any] | None
 ) -> Mapping[str, Any] | None:
     """The options of one end of a copy: its own, else those that both share, which a local end does not need."""
@@ -292,9 +292,10 @@ def cluster(
     """Lay out a folder of Parquet or a zskip table in place, or a Delta or Iceberg table by a commit of its own format.
 
     No row changes. ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: lay out only
-    files that may hold such rows · ``max_bytes``: the most bytes to rewrite · ``full``: fit a new layout, and also lay
-    out the files of earlier calls · ``dry_run``: only report what would be done. Other options are those of
-    `Table.append`. Pass an Iceberg table as the object that pyiceberg's catalog returns: only the catalog can commit.
+    files that may hold such rows, by a condition in DuckDB's SQL · ``max_bytes``: the most bytes to rewrite · ``full``:
+    fit a new layout, and also lay out the files of earlier calls · ``dry_run``: only report what would be done. Other
+    options are those of `Table.append`. Pass an Iceberg table as the object that pyiceberg's catalog returns: only the
+    catalog can commit.
 
     On a zskip table, and so on a folder that was laid out before, this is `Table.optimize`; but if one of these options
     is new, all rows are laid out by it.

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import zskip.spark
 from tests.tables import build_table
+from zskip import bench as benching
 from zskip.bench import bench
-from zskip.bench import queries as benching
 from zskip.binder import bind
 from zskip.errors import ZskipError
 

@@ -13,19 +13,21 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from zskip.cli.command_options import Commands, add_command
-from zskip.cli.sample_data import Sample, demo_data
 from zskip.cli.terminal import grid, out, print_json, working
 from zskip.core.byte_sizes import size_text
+from zskip.errors import InvalidOption, nearest
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.layouts.depth import ColumnDepth
     from zskip.plan.shares import Share
+
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
@@ -188,3 +190,22 @@ def line(answer: dict[str, Any]) -> tuple[str, ...]:
         size_text(skipped.bytes.whole - skipped.bytes.part),
         size_text(skipped.bytes.whole),
     )
+
+
+# The sample data that comes with zskip.
+
+Sample: TypeAlias = Literal["zeek", "flights"]
+
+
+def demo_data(name: Sample = "zeek") -> str:
+    """The path of a Parquet file of real data.
+
+    "zeek": 103,089 rows of network logs, written by Zeek on one morning of 2018 · "flights": 50,000 flights that left
+    New York City in 2013. The files are part of the installed package; in a checkout they are in `fixtures/`.
+    Raises `InvalidOption`.
+    """
+    if name not in get_args(Sample):
+        raise InvalidOption(f'There is no sample "{name}".{nearest(str(name), get_args(Sample))}')
+    package = Path(str(files("zskip")))
+    installed = package / "data" / f"{name}.parquet"
+    return str(installed if installed.exists() else package.parent / "fixtures" / f"{name}.parquet")

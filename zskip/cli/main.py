@@ -6,13 +6,14 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
 from zskip.cli.command_options import add_command
-from zskip.cli.parser import SHELLS, Parser, completion
 from zskip.cli.terminal import as_typed, complain, discard, is_unicode
-from zskip.errors import InvalidOption, SqlError, ZskipError
+from zskip.errors import InvalidOption, SqlError, ZskipError, nearest
 
 # The groups of commands, in the order of the help.
 FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
@@ -126,3 +127,102 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         complain(str(error))
         return 1
+
+
+# The parser: argparse, with hints for mistyped names and completion for shells.
+
+SHELLS = ("bash", "zsh", "fish")
+
+# Marks the arguments after `--`: Python 3.11's argparse loses `--` between its passes. No typed argument contains it.
+_VERBATIM = "\0"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest command, option or choice; options may stand between arguments."""
+
+    _interleaving = False  # argparse calls `parse_known_args` again: for the options, then for the arguments
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Argparse's own check, which lists all choices."""
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, but report an unknown option before a missing argument.
+
+        The options of a command may precede its arguments: ``query t --limit 2 "a = 3"``.
+        """
+        if self._subparsers is not None or self._interleaving:
+            return super().parse_known_args(args, namespace)
+        typed = list(args or ())
+        end = typed.index("--") if "--" in typed else len(typed)
+        for token in typed[:end]:
+            name = token.partition("=")[0]
+            # As in argparse, text with a space is an argument, and options may be shortened.
+            if token.startswith("--") and " " not in name and not self._options_from(name):
+                self.require_all_known([name])
+        self._interleaving = True
+        try:
+            return self.parse_known_intermixed_args(
+                [*typed[:end], *(_VERBATIM + one for one in typed[end + 1 :])], namespace
+            )
+        finally:
+            self._interleaving = False
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Convert an argument as argparse does, also after `--`. The error does not name a Python type."""
+        text = arg_string.removeprefix(_VERBATIM)
+        if action.type not in (int, float):
+            return super()._get_value(action, text)
+        try:
+            return action.type(text)
+        except ValueError:
+            what = "a whole number" if action.type is int else "a number"
+            raise argparse.ArgumentError(action, f'"{text}" is not {what}.') from None
+
+    def flags(self) -> dict[str, str]:
+        """The options, by the names that the library gives them: ``{"sketches": "--sketch", …}``."""
+        return {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
+
+    def _options_from(self, start: str) -> list[str]:
+        return [option for option in self._option_string_actions if option.startswith(start)]
+
+    def require_all_known(self, unknown: Sequence[str]) -> None:
+        """Exit with code 2 if there are arguments that the command does not accept."""
+        if not unknown:
+            return
+        name = unknown[0].removeprefix(_VERBATIM)
+        if not unknown[0].startswith("-"):
+            self.error(f'"{name}" is one argument too many. Quote a predicate that has spaces.')
+        first = unknown[0].partition("=")[0]
+        self.error(f'there is no option "{first}".{nearest(first, self._option_string_actions, listed=True)}')
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The script that completes commands, options and paths in a shell.
+
+    Raises `InvalidOption` for a shell other than `SHELLS`.
+    """
+    import shtab
+
+    from zskip.layouts import LAYOUTS
+    from zskip.writer.options import CODECS
+
+    # The library checks these, so that its errors and those of the command line are the same.
+    known = {"layout": LAYOUTS, "compression": CODECS}
+    for command, action in _arguments(parser):
+        action.choices = action.choices or known.get(action.dest)
+        if action.dest == "path" and command != "query":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # read by shtab
+        elif action.type is Path or action.dest in ("path", "source", "temp_directory"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    script: str = shtab.complete(parser, shell)
+    return script
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Each argument of each command."""
+    for commands in parser._actions:
+        if isinstance(commands, argparse._SubParsersAction):
+            for name, command in commands.choices.items():
+                yield from ((name, action) for action in command._actions)

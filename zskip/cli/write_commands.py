@@ -102,7 +102,7 @@ def add_commands(commands: Commands) -> None:
         "lay out a folder of Parquet, or a Delta or Iceberg table, in place",
         f"path --where --max-bytes --full --dry-run {LAYOUT}",
         examples="zskip cluster lake/events --by ts,src_ip",
-        where={"metavar": "SQL", "help": "lay out only the files that may hold such rows"},
+        where={"metavar": "SQL", "help": "lay out only the files that may hold such rows, in DuckDB's SQL"},
     )
     add(
         "restore",
@@ -135,13 +135,26 @@ def method(verb: str, doing: str, *arguments: str, reports: bool = True) -> Call
     """
 
     def run(given: argparse.Namespace) -> None:
-        table = opened(given)
+        options = options_of(given, "storage_options")
+        if "source" in arguments:
+            table, options["storage_options"] = opened_for(given)
+        else:
+            table = opened(given)
         with working(f"{doing} {given.path}") as progress:
-            options = options_of(given, "storage_options") | ({"progress": progress} if reports else {})
+            options |= {"progress": progress} if reports else {}
             receipt = getattr(table, verb)(*(getattr(given, name) for name in arguments), **options)
         show(receipt, given)
 
     return run
+
+
+def opened_for(given: argparse.Namespace) -> tuple[Any, Any]:
+    """The table that a source's rows go to, and the storage options of the source: a local end of both needs none."""
+    from zskip import api
+
+    given_to_both = given.storage_options
+    table = api.open(given.path, storage_options=api.options_of_end(given.path, given.source, given_to_both, None))
+    return table, api.options_of_end(given.source, given.path, given_to_both, None)
 
 
 def write(given: argparse.Namespace) -> None:

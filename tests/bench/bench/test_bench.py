@@ -14,8 +14,8 @@ import pytest
 
 import zskip
 from tests.tables import build_table
+from zskip import bench as benching
 from zskip.bench import bench
-from zskip.bench import queries as benching
 from zskip.errors import InvalidOption, SqlSyntaxError, ZskipError
 
 

@@ -18,7 +18,7 @@ import pytest
 import zskip
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.inspect.explore.arrays import fitting
+from zskip.inspect.explore.export import fitting
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog.commit import commit

@@ -33,5 +33,6 @@ def queries_of_log(
     if spark_event_log is not None and duckdb_log is None:
         return from_spark_event_log(spark_event_log, schema, names)
     raise InvalidOption(
-        "Give one log: duckdb_log= or spark_event_log=. The table's own log is not on, see table.query_log.start()."
+        "Give a workload, or one log: duckdb_log= or spark_event_log=. The table's own log is not on: "
+        "table.query_log.start(), on the command line `zskip log PATH --start`."
     )

@@ -1,9 +1,9 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
-``export``: the data of the page; ``arrays``: its compact form · ``figures``: the empty figures, made by Bokeh
+``export``: the data of the page, in its compact form · ``figures``: the empty figures, made by Bokeh
 (``pip install "zskip[plot]"``); ``drawing.js``: draws into them · ``proof.js``: the planner's proof over ranges, in
 JavaScript · ``page.js``, ``page.html``: the page, which needs no network · ``alternatives``: how much the same queries
-would read with other layouts · ``picture``: a plan in a notebook · ``drawn_columns``: the columns that both draw.
+would read with other layouts · ``picture``: a plan in a notebook, and the columns that both draw.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.errors import InvalidOption
 from zskip.inspect.explore.alternatives import Alternative, alternatives
-from zskip.inspect.explore.arrays import Arrays, fitting, packed
-from zskip.inspect.explore.drawn_columns import drawn_columns
-from zskip.inspect.explore.export import ExportedColumn, Level, columns_of, tree_of
+from zskip.inspect.explore.export import Arrays, ExportedColumn, Level, columns_of, fitting, packed, tree_of
 from zskip.inspect.explore.figures import ALPHA, FILE, READ, figures
+from zskip.inspect.explore.picture import drawn_columns
 from zskip.language import Predicate
 from zskip.language.tree import Opaque, Reference, walk
 from zskip.tablelog import Index

@@ -7,9 +7,10 @@ import io
 
 import numpy as np
 
-from zskip.inspect.explore.drawn_columns import drawn_columns
+from zskip.language import Predicate
 from zskip.plan import Survivors
 from zskip.plot import boxes
+from zskip.tablelog import Snapshot
 
 _MOST_FILES = 2_000
 """A picture of more files would slow a notebook down; `Table.explore` draws more."""
@@ -31,3 +32,14 @@ def svg(survivors: Survivors) -> str | None:
     target = io.StringIO()
     boxes(index.files(None, paths).statistics, *paths, survivors=lit).save(target, format="svg")
     return target.getvalue()
+
+
+def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) -> list[str]:
+    """The paths of at most ``most`` orderable columns: first those of both the predicate and the layout, then those of
+    the layout, of the predicate, and all others."""
+    layout = () if snapshot.layout is None else snapshot.layout.columns
+    read = sorted(predicate.columns) if predicate else []
+    both = [path for path in read if path in layout]
+    columns = snapshot.schema.columns
+    wanted = dict.fromkeys([*both, *layout, *read, *columns])
+    return [path for path in wanted if path in columns and columns[path].orderable][:most]
