@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.api import open as open_table
-from zskip.binder.library_expressions import provable_part
+from zskip.binder.bind_condition import provable_part
 from zskip.errors import CorruptFile, MissingDependency
 from zskip.plan.scan import Scan
 from zskip.table import Table

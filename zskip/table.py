@@ -28,7 +28,7 @@ from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
 from zskip.language import Predicate, tree
-from zskip.language.why import Cause
+from zskip.language.tree import Cause
 from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from zskip import pruning
-from zskip.binder.library_expressions import bind_expression
+from zskip.binder.bind_condition import bind_expression
 from zskip.core.schema import Schema
 from zskip.errors import UnsupportedSql
 from zskip.language.tree import In

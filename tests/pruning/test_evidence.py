@@ -36,7 +36,7 @@ class Held:
     def __init__(self, values: dict[str, list[pa.Array]], random: Random | None = None) -> None:
         self.values, self.random, self.asked = values, random, set[int]()
 
-    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
+    def _pairs(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
         assert values.null_count == 0
         assert len(values.unique()) == len(values)
         if not isinstance(term, Reference) or term.path not in self.values:
@@ -56,7 +56,7 @@ class Held:
         return found[:, 0], found[:, 1]
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> np.ndarray | None:
-        pairs = self.may_hold(term, values, units)
+        pairs = self._pairs(term, values, units)
         return None if pairs is None else np.isin(units, pairs[0])
 
     def may_contain(self, condition: Contains, units: Ints) -> np.ndarray | None:

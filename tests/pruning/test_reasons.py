@@ -7,7 +7,7 @@ import pytest
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.language.why import Cause
+from zskip.language.tree import Cause
 from zskip.pruning.reasons import REWRITES
 from zskip.stats import Ranges, Statistics
 

@@ -23,15 +23,15 @@ from tests.pruning.oracles import RAISED, TRUE, DuckDBOracle, breaches
 from zskip import pruning
 from zskip.binder import bind
 from zskip.binder.leaf_binder import Binder
-from zskip.binder.predicates import operands as beside
+from zskip.binder.predicates import comparisons as beside
 from zskip.core.schema import Schema
 from zskip.core.types import UUID
 from zskip.language import literals, patterns, tree
-from zskip.language.functions import FUNCTIONS, widths, zones
+from zskip.language.functions import FUNCTIONS, dates, widths
 from zskip.language.intervals import spans
 from zskip.language.intervals.spans import Span
 from zskip.language.literals import Fit
-from zskip.pruning import Outcomes, constant_comparison, evaluate, term_spans
+from zskip.pruning import Outcomes, constant_comparison, evaluate
 from zskip.pruning.constant_comparison import Steps
 from zskip.stats import Ranges, Statistics
 
@@ -48,7 +48,7 @@ def seen_as(change: Callable[[Span, Ranges | None], Span]) -> Guard:
     def wrong(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
         return change(right(ranges, type, units), ranges)
 
-    return lambda patch: patch.setattr(term_spans, "of_column", wrong)
+    return lambda patch: patch.setattr(evaluate, "of_column", wrong)
 
 
 def _no(span: Span) -> np.ndarray:
@@ -162,7 +162,7 @@ def offset_seconds_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def zone_of_the_session_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(zones, "zone_of", lambda scalar, dialect: None)
+    patch.setattr(dates, "zone_of", lambda scalar, dialect: None)
 
 
 def overflow_forgotten(patch: pytest.MonkeyPatch) -> None:

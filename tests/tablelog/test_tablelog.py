@@ -33,7 +33,7 @@ from zskip.errors import (
     ZskipError,
 )
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.short_bounds import shorten_lower, shorten_upper
+from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, open_storage
 from zskip.storage import local as local_module
 from zskip.tablelog import log

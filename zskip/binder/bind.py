@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pyarrow as pa
 import sqlglot
 from cachetools import LRUCache
 from sqlglot import exp
@@ -17,11 +16,8 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.leaf_binder import Binder
-from zskip.binder.lists import are_intact, listed_constants, long_lists, without_lists
 from zskip.binder.names import Names
 from zskip.binder.parameters import reads_clock, with_values
-from zskip.binder.parser_quirks import collations_as_words, keywords_as_columns, without_parser_warnings
-from zskip.binder.predicates.membership import among
 from zskip.binder.refusals import opaque
 from zskip.binder.source_text import (
     Parameters,
@@ -32,16 +28,25 @@ from zskip.binder.source_text import (
     require_parameters,
     unclosed_quote,
 )
-from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
-from zskip.core import types as t
+from zskip.binder.tokens import (
+    MAX_DEPTH,
+    TOO_DEEP,
+    Part,
+    collations_as_words,
+    keywords_as_columns,
+    long_lists,
+    nesting,
+    parses_exponentially,
+    skeleton,
+    syntax_error_if_too_deep,
+    without_parser_warnings,
+)
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
 from zskip.language.bound import Dialect, Predicate, Template
-from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 from zskip.language.sql_literals import identifier
-from zskip.language.tree import Node, Opaque, Reference
-from zskip.language.why import Why
+from zskip.language.tree import Node, Opaque, Why
 
 MOST_CHARACTERS, MOST_TOKENS = 2_000_000, 20_000
 """Limits of a predicate, not counting lists of constants. A predicate of this size is planned in half a second."""
@@ -58,12 +63,6 @@ and an entry keeps its schema alive."""
 _MAX_LEAVES = 1_000
 """Conditions that are bound one by one, those with functions and opaque ones counted twice, since they take twice as
 long; further ones of an AND or OR are opaque."""
-
-_SHORTEST_CHAIN = 20
-"""Links from which a chain of one comparison is bound as a list."""
-
-_LINKED = {"integer": int, "string": str}
-"""The constants in a chain on a column of a type."""
 
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
@@ -157,22 +156,22 @@ def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[T
     sql = source.text
     if len(sql) > MOST_CHARACTERS:
         raise _too_long(sql, f"{MOST_CHARACTERS:,} characters")
-    lists = long_lists(sql, names.dialect.name)
-    tokens = _tokens_of(parser, without_lists(sql, lists), source)
-    if are_intact(tokens, lists):
+    tokens = _tokens_of(parser, source)
+    if names.dialect.name == "spark":
+        tokens = _with_doubled_quotes(tokens, sql)
+    if names.dialect.name in ("duckdb", "spark"):
+        tokens, lists = long_lists(tokens)
         source.add(lists)
-    else:
-        tokens = _tokens_of(parser, sql, source)
-    if len(tokens) - listed_constants(tokens) > MOST_TOKENS:
+    if len(tokens) > MOST_TOKENS:
         raise _too_long(sql, _TOKENS)
-    return keywords_as_columns(_with_doubled_quotes(tokens, sql) if names.dialect.name == "spark" else tokens, names)
+    return keywords_as_columns(tokens, names)
 
 
-def _tokens_of(parser: sqlglot.Dialect, text: str, source: SourceText) -> list[Token]:
-    if has_more_tokens(text, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
+def _tokens_of(parser: sqlglot.Dialect, source: SourceText) -> list[Token]:
+    if has_more_tokens(source.text, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
         raise _too_long(source.text, _TOKENS)
     try:
-        return parser.tokenize(text)
+        return parser.tokenize(source.text)
     except TokenError as error:
         quote = unclosed_quote(source.text)
         message = "something in it is not closed" if quote is None else "a quote is never closed"
@@ -233,7 +232,7 @@ class _PredicateBuilder:
         match part.kind:
             case "and" | "or":
                 combine = tree.and_ if part.kind == "and" else tree.or_
-                return combine(list(self._nodes(part.parts, part.kind)))
+                return combine(list(self._nodes(part.parts)))
             case "not":
                 return tree.not_(self._node(part.parts[0]))
         self.leaves += 1
@@ -241,63 +240,19 @@ class _PredicateBuilder:
         tokens = self.tokens[part.start : part.end]
         if len(tokens) > _MAX_LEAF_TOKENS:
             costly = sum(each.token_type not in _CHEAP_TOKENS for each in tokens)
-            if min(len(tokens) - listed_constants(tokens), costly) > _MAX_LEAF_TOKENS:
+            if costly > _MAX_LEAF_TOKENS:
                 return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
         found = self.binder.leaf(parsed, lambda: self._bound_text(part))
         self.leaves += tree.has_call_or_opaque(found)
         return found
 
-    def _nodes(self, parts: Sequence[Part], kind: str) -> Iterator[Node]:
+    def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:
         """The nodes of the parts of an AND or OR; past `_MAX_LEAVES`, one opaque node for all that are left."""
-        if len(parts) >= _SHORTEST_CHAIN:
-            chains, parts = self._chains(parts, kind)
-            yield from chains
         for index, part in enumerate(parts):
             if self.leaves >= _MAX_LEAVES and index:
                 yield self._opaque(parts[index:])
                 return
             yield self._node(part)
-
-    def _chains(self, parts: Sequence[Part], kind: str) -> tuple[list[Node], list[Part]]:
-        """The nodes of long chains ``c = 1 OR c = 2 …`` and ``c <> 1 AND c <> 2 …``, each bound as one list, and the
-        other parts. Only integers on an integer column, and strings on a string column: there all engines agree that
-        both forms mean the same."""
-        chains: dict[str, list[tuple[Part, int | str]]] = {}
-        others: list[Part] = []
-        for part in parts:
-            link = self._link(part, TokenType.EQ if kind == "or" else TokenType.NEQ)
-            if link is None:
-                others.append(part)
-            else:
-                chains.setdefault(link[0], []).append((part, link[1]))
-        nodes: list[Node] = []
-        for name, links in chains.items():
-            column = self.binder.names.find([name])
-            kinds = {type(value) for _, value in links}
-            if column is None or len(links) < _SHORTEST_CHAIN or kinds != {_LINKED.get(t.of(column.type).name)}:
-                others += [part for part, _ in links]
-                continue
-            for part, _ in links:
-                token = self.tokens[part.start]
-                self.binder.names.record(token.start, token.end + 1, column)
-            arrow_type = pa.int64() if t.is_integer(column.type) else column.type
-            node = among(Reference(column.path, column.type), pa.array([value for _, value in links], arrow_type))
-            nodes.append(node if kind == "or" else tree.not_(node))
-        return nodes, others
-
-    def _link(self, part: Part, operator: TokenType) -> tuple[str, int | str] | None:
-        """The name and the constant of ``name = constant``; None for any other part."""
-        tokens = self.tokens[part.start : part.end]
-        if part.kind != "leaf" or [each.token_type for each in tokens[1:2]] != [operator] or len(tokens) != 3:
-            return None
-        name, _, constant = tokens
-        if name.token_type not in (TokenType.VAR, TokenType.IDENTIFIER) or constant.start in self.source.values:
-            return None
-        text = constant.text
-        if constant.token_type is TokenType.STRING and "\\" not in text:
-            return name.text, text
-        is_integer = constant.token_type is TokenType.NUMBER and text.isascii() and text.isdigit() and len(text) <= 18
-        return (name.text, int(text)) if is_integer else None
 
     def _opaque(self, parts: Sequence[Part]) -> Node:
         """One opaque node for neighbouring parts."""

@@ -1,21 +1,132 @@
-"""Conditions as the methods of a table take them: SQL, a bound predicate, or another library's expression."""
+"""Conditions as the methods of a table take them: SQL, a bound predicate, or another library's expression.
+
+`from_arrow` and `from_polars` build the tree from the library's own. ibis compiles its expressions to SQL, and DuckDB's
+`Expression` has no other form than SQL, so these two are bound as text.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import reduce
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
+from zskip.binder.typed_conditions import predicate
 from zskip.core.schema import Schema
-from zskip.errors import InvalidOption, UnsupportedSql, shown
-from zskip.language import Predicate
+from zskip.errors import InvalidOption, SqlError, UnsupportedSql, shown
+from zskip.language import Predicate, conjunction
 from zskip.language.bound import Constant, complement
+from zskip.language.tree import Node
+
+Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | None]]
+"""The conjuncts of an expression as nodes of the tree or as SQL, with None for each that cannot be bound."""
+
+
+def _duckdb(expression: Any, schema: Schema) -> list[str | None]:
+    return [str(expression)]
+
+
+def _ibis(expression: Any, schema: Schema) -> list[str | None]:
+    """The conjuncts of an expression over one table as SQL; a single None if it cannot be converted."""
+    import ibis
+    from ibis.expr.operations import Analytic, ScalarParameter, WindowFunction
+
+    if not isinstance(expression, ibis.Expr):  # a Deferred, such as `_.a > 5`
+        (expression,) = ibis.table(ibis.Schema.from_pyarrow(schema.arrow), name="t").bind(expression)
+    if expression.op().find((Analytic, ScalarParameter, WindowFunction)):
+        return [None]
+    statement = sqlglot.parse_one(str(ibis.to_sql(expression, dialect="duckdb")), dialect="duckdb")
+    # Any other clause, such as the WHERE of a filtered table, selects rows that the condition alone does not.
+    clauses = {name for name, clause in statement.args.items() if clause}
+    if not isinstance(statement, exp.Select) or len(statement.selects) != 1 or not clauses <= {"expressions", "from_"}:
+        return [None]
+    table = statement.find(exp.Table)  # none for an expression without columns
+    condition = statement.selects[0].unalias()
+    if statement.find(exp.Subquery):
+        return [None]
+    for column in [*condition.find_all(exp.Column)]:
+        name, *path = column.parts
+        if table is None or name.name != table.alias_or_name or not path:
+            return [None]
+        field: exp.Expr = exp.Column(this=path[0])
+        for part in path[1:]:
+            field = exp.Dot(this=field, expression=part)
+        condition = field if column is condition else condition
+        column.replace(field)
+    parts = condition.unnest().flatten() if isinstance(condition.unnest(), exp.And) else [condition]
+    return [part.sql(dialect="duckdb") for part in parts]
+
+
+def _imported(name: str) -> Conjuncts:
+    # Converters import the library that they convert from, so they are imported only when needed.
+    conjuncts: Conjuncts = import_module(f"zskip.binder.{name}").conjuncts
+    return conjuncts
+
+
+def _converter(expression: object) -> Conjuncts | None:
+    """The converter of the library that an expression belongs to; None for other objects."""
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(expression).__mro__}
+    if ("pyarrow", "Expression") in kinds:
+        return _imported("from_arrow")
+    if ("polars", "Expr") in kinds:
+        return _imported("from_polars")
+    if kinds & {("ibis", "BooleanValue"), ("ibis", "Deferred")}:
+        return _ibis
+    if kinds & {("duckdb", "Expression"), ("_duckdb", "Expression")}:
+        return _duckdb
+    return None
+
+
+def bind_expression(expression: object, schema: Schema, now: datetime | None = None) -> Predicate:
+    """The predicate of an expression.
+
+    Raises `InvalidOption` for an object that is not an expression of a supported library, and `UnsupportedSql` for an
+    expression with a part that cannot be bound exactly.
+    """
+    conjuncts = _converter(expression)
+    if conjuncts is None:
+        raise InvalidOption(
+            "A predicate is SQL text, or an expression of pyarrow, polars, ibis or DuckDB, "
+            f"not {type(expression).__name__}."
+        )
+    parts = conjuncts(expression, schema)
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        library = type(expression).__module__.partition(".")[0].strip("_")
+        try:
+            printed = f": {expression}"
+        except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+            printed = ""
+        raise UnsupportedSql(f"A part of this {library} expression cannot be read{printed}. Write it in SQL.")
+    return conjunction([_bound(part, schema, now) for part in known])
+
+
+def provable_part(expression: object, schema: Schema) -> Predicate | None:
+    """The AND of the conjuncts of an expression that can be bound, for pruning; the engine filters by all of them.
+
+    None if there are none: any file may hold a match then.
+    """
+    conjuncts = _converter(expression)
+    bound = []
+    for part in conjuncts(expression, schema) if conjuncts is not None else ():
+        if part is not None:
+            with suppress(SqlError):  # a conjunct that cannot be bound prunes nothing
+                bound.append(_bound(part, schema, None))
+    return conjunction(bound) if bound else None
+
+
+def _bound(part: Node | str, schema: Schema, now: datetime | None) -> Predicate:
+    return bind(part, schema, now=now) if isinstance(part, str) else predicate(part, schema)
+
 
 Condition: TypeAlias = "str | Predicate | Any"
 """A condition: SQL, a bound predicate, an expression of pyarrow, polars, ibis or DuckDB, or a list of filters as
@@ -35,8 +146,6 @@ def bind_condition(
         return given
     if isinstance(given, str):
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-    from zskip.binder.library_expressions import bind_expression
-
     return bind_expression(_filters(given) if isinstance(given, list) else given, schema, now)
 
 

@@ -12,10 +12,9 @@ from sqlglot import exp
 from zskip.binder.context import Binding
 from zskip.binder.source_text import Value
 from zskip.core import types as t
-from zskip.language.arrow_constants import constant
 from zskip.language.bound import Dialect
 from zskip.language.functions.function import sql_type
-from zskip.language.literals import Refused, date_value, string_value, time_of_day, timestamp
+from zskip.language.literals import Refused, constant, date_value, string_value, time_of_day, timestamp
 
 _MAX_DIGITS = 1_000
 """Digits of a number that is parsed: Python refuses to parse more than 4,300."""

@@ -21,8 +21,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.language import tree
 from zskip.language.sql_literals import identifier
-from zskip.language.tree import Node, Reference
-from zskip.language.why import Why
+from zskip.language.tree import Node, Reference, Why
 
 Message: TypeAlias = "dict[int, list[Any]]"
 """A protobuf message: the values of each field, by field number. They are integers, or bytes for any other type."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.case_values import Value
 from zskip.binder.constants import literal_value
+from zskip.binder.context import Value
 from zskip.binder.names import Names
-from zskip.binder.predicates import ARGUMENTS, cases, rule
+from zskip.binder.predicates import ARGUMENTS, logic, rule
 from zskip.binder.refusals import name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.source_text import SourceText, without_parentheses
 from zskip.core import types as t
@@ -23,8 +23,7 @@ from zskip.language.functions import call, evaluated_by_duckdb
 from zskip.language.functions.duckdb_evaluated import is_computable
 from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
-from zskip.language.tree import Computable, Literal, Node, Opaque, Reference, Scalar
-from zskip.language.why import Cause
+from zskip.language.tree import Cause, Computable, Literal, Node, Opaque, Reference, Scalar
 
 _CASE_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
 _MAX_NODES = 50_000
@@ -88,7 +87,7 @@ class Binder:
 
     def value(self, node: exp.Expr) -> Value:
         """Binds an expression as a scalar or a choice of scalars. Raises `Refused`."""
-        return cases.value(self, node)
+        return logic.value(self, node)
 
     def scalar(self, node: exp.Expr) -> Scalar:
         """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.source_text import Parameters, SourceText, Value, is_unicode
 from zskip.errors import UnknownParameter, nearest
-from zskip.language.arrow_constants import is_list, listed, plain_value
+from zskip.language.literals import is_list, listed, plain_value
 
 STAND_IN = "?"
 """The text of a token that stands for a value of which the parser needs not know more than that it is constant."""

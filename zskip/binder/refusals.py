@@ -12,8 +12,7 @@ from zskip.binder.source_text import end_with_parentheses, span, span_with_paren
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.language.render import type_name
-from zskip.language.tree import Opaque
-from zskip.language.why import Why
+from zskip.language.tree import Opaque, Why
 
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",

@@ -13,13 +13,11 @@ from zskip.binder.predicates.membership import among
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.language import patterns, tree
-from zskip.language.arrow_constants import constant, listed, plain_value
 from zskip.language.bound import Dialect, Predicate
-from zskip.language.literals import Refused, compare_fitted, fit, unified
-from zskip.language.required_text import and_of_known, contains_conditions
+from zskip.language.literals import Refused, compare_fitted, constant, fit, listed, plain_value, unified
+from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.sql_literals import identifier, literal
-from zskip.language.tree import Literal, Node, Opaque, Reference
-from zskip.language.why import Why
+from zskip.language.tree import Literal, Node, Opaque, Reference, Why
 
 _DUCKDB = Dialect()
 

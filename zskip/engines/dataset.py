@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from zskip.binder.library_expressions import provable_part
+from zskip.binder.bind_condition import provable_part
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files

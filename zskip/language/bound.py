@@ -59,7 +59,7 @@ class Template:
 
 
 def _shown(value: Any, dialect: str) -> str:
-    from zskip.language.arrow_constants import is_list
+    from zskip.language.literals import is_list
     from zskip.language.sql_literals import literal
 
     if not is_list(value) or len(value) <= _SHOWN_VALUES:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.language.arrow_constants import constant, is_list, plain_value
+from zskip.language.literals import constant, is_list, plain_value
 
 
 def literal(value: Any, dialect: str) -> str:

@@ -24,8 +24,8 @@ from zskip.core.schema import Schema
 from zskip.core.types import decode_typed, encode_typed
 from zskip.errors import SchemaMismatch, UnsupportedFormat
 from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
+from zskip.layouts.reads import Sample
 from zskip.layouts.row_order import SlabLevel, arrange, slabs
-from zskip.layouts.sample import Sample
 from zskip.stats.keys import Boundaries, Codes, dense_codes, row_hashes
 
 _FORMAT = 1

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from zskip.core.offsets import offsets_of
 from zskip.layouts.cells import CellFiles
-from zskip.layouts.reads import Reads
-from zskip.layouts.sample import Boxes
+from zskip.layouts.reads import Boxes, Reads
 
 _LONGEST_RUN = 96
 

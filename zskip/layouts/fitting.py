@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts.assignment import Assignment
-from zskip.layouts.cells import CellFiles, Cells
-from zskip.layouts.curve_cells import hilbert_cells, linear_cells, zorder_cells
+from zskip.layouts.cells import CellFiles, Cells, hilbert_cells, linear_cells, zorder_cells
 from zskip.layouts.cuts import plan_cuts
 from zskip.layouts.fitting_task import Task, task_of
 from zskip.layouts.greedy_tree import tree_cells
-from zskip.layouts.sample import Sample
+from zskip.layouts.reads import Sample
 from zskip.layouts.score import scored
 from zskip.layouts.tiles import tile
 

@@ -19,8 +19,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.language import Predicate
 from zskip.layouts.cuts import Bounds
-from zskip.layouts.reads import LookUps, Reads
-from zskip.layouts.sample import Sample
+from zskip.layouts.reads import LookUps, Reads, Sample
 from zskip.layouts.workload import Queries
 
 _MOST_QUERIES = 200

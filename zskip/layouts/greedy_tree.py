@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zskip.layouts.cells import Cells, OpenCells, grow_levels
-from zskip.layouts.reads import Reads
-from zskip.layouts.sample import Boxes, Sample
+from zskip.layouts.reads import Boxes, Reads, Sample
 
 _QUANTILES = 16
 _LITERALS = 64

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zskip.layouts.assignment import Assignment
 from zskip.layouts.fitting_task import Task, task_of
-from zskip.layouts.sample import Boxes
+from zskip.layouts.reads import Boxes
 
 _CHANCES_AT_ONCE = 1 << 22
 

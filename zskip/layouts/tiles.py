@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from zskip.layouts.cells import CellFiles, Cells, Split, grow
 from zskip.layouts.cuts import Bounds
-from zskip.layouts.reads import LookUps, least_extents, whole_read
-from zskip.layouts.sample import Boxes, Sample
+from zskip.layouts.reads import Boxes, LookUps, Sample, least_extents, whole_read
 
 _SLABS = (2, 3, 4, 5, 6, 7, 8)
 

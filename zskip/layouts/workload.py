@@ -20,8 +20,7 @@ from zskip import pruning
 from zskip.core.types import may_hold_nan
 from zskip.language import Predicate
 from zskip.language.tree import And, Node, Or, columns
-from zskip.layouts.reads import LookUps
-from zskip.layouts.sample import Boxes, Sample
+from zskip.layouts.reads import Boxes, LookUps, Sample
 from zskip.stats import Ranges, Statistics
 
 

@@ -13,7 +13,7 @@ from zskip.language import Predicate
 from zskip.language.intervals.spans import values_of
 from zskip.language.tree import Contains, Scalar
 from zskip.pruning.constant_comparison import Steps
-from zskip.pruning.evaluate import Chosen, Computed, Enumerated, Implied, Joint, Proof, Tested, proof_for
+from zskip.pruning.evaluate import Chosen, Computed, Implied, Joint, Proof, Tested, proof_for
 from zskip.pruning.evidence import Ints, UnitSearch
 from zskip.pruning.outcomes import TRUE
 
@@ -37,7 +37,7 @@ def candidates(predicate: Predicate, search: UnitSearch) -> Ints | None:
 
 def _candidates(proof: Proof, search: UnitSearch) -> Ints | None:
     match proof:
-        case Enumerated(part, _) | Computed(part, _) | Tested(part, True) | Implied(_, part):
+        case Computed(part, _) | Tested(part, True) | Implied(_, part):
             return _candidates(part, search)
         case Contains():
             return search.containing(proof)

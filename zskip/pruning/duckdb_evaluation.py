@@ -1,4 +1,8 @@
-"""Evaluate expressions that have no rule for single values: by DuckDB, or by the session that an expression is from.
+"""Evaluate expressions in units of few values: by DuckDB, or by the session that they come from.
+
+A unit in which every column of the expression holds one value, or few days or integers, and perhaps NULL, has the
+outcomes of these: ``upper(s) = 'DE'`` where each file holds one country, ``strftime(d, '%A') = 'Sunday'`` where it
+holds a week, ``length(a || b) = 3`` where it holds one ``a`` and one ``b``.
 
 The SQL comes from a user and is not trusted. DuckDB's parser first parses it as data (`json_serialize_sql`). It is
 evaluated only if it is a single expression of allowed deterministic functions over its columns, in a private in-memory
@@ -12,7 +16,10 @@ import math
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,17 +32,67 @@ from zskip.core import types as t
 from zskip.core.schema import split_path
 from zskip.language.functions import evaluated_by_duckdb
 from zskip.language.functions.duckdb_evaluated import COMPUTED_TYPES
-from zskip.language.tree import Computable
-from zskip.pruning.budget import SECONDS, Budget
+from zskip.language.intervals.spans import Span, values_of
+from zskip.language.tree import Computable, Reference
 from zskip.pruning.outcomes import Outcomes
+from zskip.stats import Statistics
 
 if TYPE_CHECKING:
     import duckdb
+
+
+SECONDS = 0.1
+
+
+class Budget:
+    """Seconds of processor time that are left for enumeration. Units that are not evaluated in time are kept.
+
+    Time counts inside a ``with`` block, on its thread. It is processor time, so pruning does not depend on other load.
+
+    >>> Budget(0).is_spent
+    True
+    """
+
+    __slots__ = ("_left", "_started")
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._left = seconds
+        self._started: float | None = None
+
+    def __enter__(self) -> None:
+        self._started = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        if self._started is not None:
+            self._left -= time.thread_time() - self._started
+        self._started = None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no time is left."""
+        running = 0.0 if self._started is None else time.thread_time() - self._started
+        return running >= self._left
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Does not count the time of the block, for work that is done once per process and not in every plan."""
+        before = time.thread_time()
+        try:
+            yield
+        finally:
+            self._left += time.thread_time() - before
+
 
 _TRUE, _FALSE, _NULL, _RAISED = 1, 0, 2, -1
 
 _MAX_STRING = 4096
 """The longest string, in bytes, for which an expression is evaluated."""
+
+_WIDEST, _MOST_ROWS = 1024, 1 << 17
+"""The most values of a column in one unit, and the most rows of values in all units together."""
+
+_MOST_DISTINCT, _MOST_VALUE_BYTES = 1 << 14, 1 << 22
+"""The most distinct rows of values that are evaluated, and the most bytes of a column's distinct values."""
 
 _MAX_CACHED = 64
 """Cached evaluations. A plan repeats them for shards, files and row groups, and for its reasons."""
@@ -56,23 +113,28 @@ _answers: LRUCache[tuple[str, str, bytes], np.ndarray] = LRUCache(_MAX_CACHED)
 _idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
-def computed(found: Outcomes, computable: Computable, values: Mapping[str, pa.Array], budget: Budget) -> Outcomes:
-    """``found``, whose units are single values of the expression's columns, narrowed by the engine's result for each.
+def computed(
+    found: Outcomes,
+    computable: Computable,
+    statistics: Statistics,
+    span_of: Callable[[Reference], Span],
+    budget: Budget,
+) -> Outcomes:
+    """``found``, narrowed by the engine's results in the units whose columns hold one value each, or NULL.
 
-    The outcomes of a value stay as they are if the engine raises an error for it, or the budget runs out before it.
+    ``span_of`` returns a column's span. The outcomes of a unit stay as they are if the engine raises an error for one
+    of its values, or the budget runs out before it.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    for column in computable.columns:
-        each = values[column.path]
-        if t.is_string(each.type):
-            unsure &= _lengths(each) <= _MAX_STRING
-    units = np.flatnonzero(unsure)
-    codes = None
-    if len(units) and not budget.is_spent:
-        columns = [values[column.path].take(pa.array(units)) for column in computable.columns]
-        codes = computable.evaluate(columns) if computable.evaluate else _outcome_codes(computable, columns, budget)
-    if codes is None:
+    if budget.is_spent or not unsure.any():
         return found
+    with budget:
+        spans = [span_of(column) for column in computable.columns]
+        points = _points(unsure, spans, computable.columns, statistics)
+        codes = None if points is None else _codes(computable, points.values, budget)
+    if points is None or codes is None:
+        return found
+    is_unknown = codes == _RAISED
     narrowed = []
     for mask, outcome in (
         (found.can_be_true, _TRUE),
@@ -80,10 +142,114 @@ def computed(found: Outcomes, computable: Computable, values: Mapping[str, pa.Ar
         (found.can_be_null, _NULL),
         (found.can_fail, _RAISED),
     ):
+        occurs = np.zeros(len(mask), bool)
+        occurs[points.unit[((codes == outcome) | is_unknown)[points.row]]] = True
         mask = mask.copy()
-        mask[units] &= (codes == outcome) | (codes == _RAISED)
+        mask[points.unit] &= occurs[points.unit]
         narrowed.append(mask)
     return Outcomes(*narrowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """The rows of values that units may hold: ``unit[i]`` may hold row ``row[i]`` of ``values``, and no other row than
+    those that are listed for it."""
+
+    unit: np.ndarray
+    row: np.ndarray
+    values: list[pa.Array]
+
+
+def _points(
+    unsure: np.ndarray, spans: Sequence[Span], columns: Sequence[Reference], statistics: Statistics
+) -> _Points | None:
+    """The rows of values in the units in which each column holds a single value, or few integers or days, or NULL; None
+    if there are none, or too many rows."""
+    counts = [_counts(span, column, statistics) for span, column in zip(spans, columns, strict=True)]
+    for span, count in zip(spans, counts, strict=True):
+        unsure = unsure & ~span.nan & (~span.value | (count <= _WIDEST))
+    unit = np.flatnonzero(unsure)
+    rows_before = np.cumsum(np.prod([count[unit] + 1.0 for count in counts], axis=0))
+    unit = unit[rows_before <= _MOST_ROWS]
+    if not len(unit):
+        return None
+    chosen: list[np.ndarray] = []
+    dictionaries: list[pa.Array] = []
+    for span, count, column in zip(spans, counts, columns, strict=True):
+        has_value = np.flatnonzero(span.value[unit])
+        others: list[tuple[np.ndarray, float | None]] = [(np.flatnonzero(span.null[unit]), None)]
+        if _is_enumerable(column.type):
+            widths = count[unit[has_value]].astype(np.int64)
+            starts = np.cumsum(widths) - widths
+            raw = np.repeat(span.lower[unit[has_value]] - starts, widths) + np.arange(widths.sum())
+            has_value = np.repeat(has_value, widths)
+            distinct, code = np.unique(raw, return_inverse=True)
+            values = values_of(distinct, column.type)
+        else:
+            ranges = statistics.columns.get(column.path)
+            lower = pa.array([], column.type) if ranges is None else ranges.lower.take(pa.array(unit[has_value]))
+            if t.is_floating(column.type):
+                # 0.0 and -0.0 are equal, but functions tell them apart: evaluate both.
+                is_zero = pc.equal(lower, 0.0)
+                lower = pc.if_else(is_zero, pa.scalar(0.0, column.type), lower)
+                others.append((has_value[np.asarray(is_zero)], -0.0))
+            encoded = lower.dictionary_encode()
+            values, code = encoded.dictionary, np.asarray(encoded.indices)
+        if values.nbytes > _MOST_VALUE_BYTES or not _is_utf8(values):
+            return None
+        kept = np.concatenate([has_value, *(positions for positions, _ in others)])
+        codes = [code, *(np.full(len(positions), len(values) + n) for n, (positions, _) in enumerate(others))]
+        chosen = [*(each[kept] for each in chosen), np.concatenate(codes)]
+        unit = unit[kept]
+        dictionaries.append(pa.concat_arrays([values, pa.array([other for _, other in others], column.type)]))
+    rows, row = np.unique(np.stack(chosen), axis=1, return_inverse=True)
+    if rows.shape[1] > _MOST_DISTINCT:
+        return None
+    return _Points(unit, row.reshape(-1), [d.take(pa.array(code)) for d, code in zip(dictionaries, rows, strict=True)])
+
+
+def _is_enumerable(type: pa.DataType) -> bool:
+    """Whether the values between two bounds can be listed: those of dates and integers."""
+    return bool(type == pa.date32() or (t.is_integer(type) and type != pa.uint64()))
+
+
+def _counts(span: Span, column: Reference, statistics: Statistics) -> np.ndarray:
+    """The number of values that each unit may hold; infinite where it is unknown."""
+    if _is_enumerable(column.type):
+        # Doubles are inexact far from zero, but not where the difference is small.
+        near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * _WIDEST
+        return np.where(near & (span.upper >= span.lower), span.upper - span.lower + 1.0, np.inf)
+    ranges = statistics.columns.get(column.path)
+    if ranges is None or ranges.lower.type != column.type:
+        return np.full(len(span), np.inf)
+    return np.where(np.asarray(pc.fill_null(pc.equal(ranges.lower, ranges.upper), False)), 1.0, np.inf)
+
+
+def _is_utf8(values: pa.Array) -> bool:
+    """Whether strings are valid UTF-8: a bound may have been truncated inside a character."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _codes(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
+    """The outcome of each row of values; an error for rows with a long string. None if none are evaluated."""
+    short = np.ones(len(values[0]), bool)
+    for each in values:
+        if t.is_string(each.type):
+            short &= _lengths(each) <= _MAX_STRING
+    chosen = np.flatnonzero(short)
+    if not len(chosen):
+        return None
+    rows = [each.take(pa.array(chosen)) for each in values]
+    evaluated = computable.evaluate(rows) if computable.evaluate else _outcome_codes(computable, rows, budget)
+    if evaluated is None:
+        return None
+    codes = np.full(len(short), _RAISED, np.int8)
+    codes[chosen] = evaluated
+    return codes
 
 
 def _lengths(texts: pa.StringArray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.language import Predicate, tree
-from zskip.language.intervals.spans import key_family, keys
+from zskip.language import Predicate
+from zskip.language.functions import FUNCTIONS
+from zskip.language.intervals.spans import Bools, Keys, Periodic, Span, key_family, of_column
 from zskip.language.tree import (
     And,
     Call,
@@ -29,17 +30,114 @@ from zskip.language.tree import (
     Or,
     Reference,
     Scalar,
+    Why,
 )
-from zskip.language.why import Why
-from zskip.pruning.budget import Budget
-from zskip.pruning.column_comparison import compare_spans
-from zskip.pruning.constant_comparison import Steps, is_nan, order_of
-from zskip.pruning.duckdb_evaluation import computed
-from zskip.pruning.enumeration import is_enumerable, narrowed_by_values
+from zskip.pruning.constant_comparison import Steps
+from zskip.pruning.duckdb_evaluation import Budget, computed
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits
-from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
-from zskip.pruning.term_spans import Terms
+from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of, either
 from zskip.stats import Statistics
+
+_MAX_CACHED = 64
+"""Terms whose spans are cached: those of a predicate with thousands of terms would fill the memory."""
+
+_LONG_TEXT, _TEXTS = 1 << 10, 1 << 24
+"""Bytes of a constant, and of its copies for all units. A constant above both limits may be any value."""
+
+
+class Terms:
+    """The spans of scalars over the units of some statistics.
+
+    ``use_duckdb``: whether expressions may be evaluated in units of one value · ``budget``: the time for that ·
+    ``evidence``: of the units, if there is any.
+    """
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        budget: Budget,
+        *,
+        use_duckdb: bool = True,
+        evidence: Evidence | None = None,
+    ) -> None:
+        self.statistics, self.budget, self.use_duckdb = statistics, budget, use_duckdb
+        self.evidence = evidence
+        self._cache: dict[Scalar, Span] = {}
+
+    def take(self, units: np.ndarray) -> Terms:
+        """The terms over some of the units, by number; without evidence, which numbers all units."""
+        return Terms(self.statistics.take(units), self.budget, use_duckdb=self.use_duckdb)
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    def __getitem__(self, term: Scalar) -> Span:
+        if term not in self._cache:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[term] = self._span(term)
+        return self._cache[term]
+
+    def halves(self, term: Scalar) -> tuple[Span, ...]:
+        """Spans of which every value of a term lies in one: two for a part of a moment, else one."""
+        if isinstance(term, Call) and isinstance(bounds := FUNCTIONS[term.function].bounds, Periodic):
+            return bounds.halves([self[argument] for argument in term.arguments], term)
+        return (self[term],)
+
+    def _span(self, term: Scalar) -> Span:
+        match term:
+            case Reference(path, type):
+                return of_column(self.statistics.columns.get(path), type, len(self))
+            case Literal(value):
+                return self._constant(value)
+            case Call(name, arguments, _, _):
+                function = FUNCTIONS[name]
+                wide = function.wide if key_family(term.type) == "bytes" else None
+                return (wide or function.bounds)([self[argument] for argument in arguments], term)
+
+    def _constant(self, value: pa.Scalar) -> Span:
+        """The span of a constant, or of any value if copies of the constant for all units would fill the memory."""
+        if value.is_valid and key_family(value.type) == "bytes":
+            size = len(value.as_buffer()) if hasattr(value, "as_buffer") else 0
+            if size > _LONG_TEXT and size * len(self) > _TEXTS:
+                return Span.anything(value.type, len(self))
+        return Span.constant(value, len(self))
+
+
+def compare_spans(op: str, left: Span, right: Span) -> Outcomes:
+    """``left op right`` for ``<``, ``<=`` and ``=``. NaN equals itself and is above every number."""
+    fail = left.fail | right.fail
+    null = left.null & (right.value | right.nan | right.null) | right.null & (left.value | left.nan | left.null)
+    if left.type != right.type or key_family(left.type) is None:
+        some = np.ones(len(left), bool)
+        return Outcomes(some, some, null, fail)
+    both = left.value & right.value
+    below, above = left.value & right.nan, left.nan & right.value
+    same = left.nan & right.nan
+    less, more = both & _less(left.lower, right.upper), both & _less(right.lower, left.upper)
+    less_equal, more_equal = both & ~_less(right.upper, left.lower), both & ~_less(left.upper, right.lower)
+    if op == "<":
+        return Outcomes(less | below, more_equal | above | same, null, fail)
+    if op == "<=":
+        return Outcomes(less_equal | below | same, more | above, null, fail)
+    different = both & ~(is_single(left) & is_single(right) & less_equal & more_equal)
+    return Outcomes(less_equal & more_equal | same, different | below | above, null, fail)
+
+
+def _less(left: Keys, right: Keys) -> Bools:
+    """Whether ``left < right``, where a null stands for an unknown upper bound, above every value."""
+    if isinstance(left, np.ndarray):
+        return np.asarray(left < right)
+    known = pc.less(left, right)
+    return np.asarray(pc.if_else(left.is_null(), False, pc.fill_null(known, True)).to_numpy(zero_copy_only=False), bool)
+
+
+def is_single(span: Span) -> Bools:
+    """Whether the range holds a single value."""
+    if isinstance(span.lower, np.ndarray):
+        return np.asarray(span.lower == span.upper)
+    return np.asarray(pc.fill_null(pc.equal(span.lower, span.upper), False).to_numpy(zero_copy_only=False), bool)
+
 
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
@@ -48,9 +146,6 @@ MOST_PROVED = 2_000
 
 FEWER_PROVED = ((2_500, 200),)
 """Lower limits above a number of units, since the time of a proof grows with both."""
-
-_MOST_ROWS = 64
-"""Rows of constants in an OR that are proved one by one; more of them are proved in so many groups."""
 
 _MANY = 1 << 12
 """Units from which it pays to evaluate the parts of an AND only for the units that its first part leaves."""
@@ -66,8 +161,8 @@ def outcomes(
 ) -> Outcomes:
     """The outcomes that the predicate can have for the rows of each unit: a superset of the actual ones.
 
-    ``evidence``: used for the units that ranges leave undecided · ``budget``: the time for enumeration, if several
-    calls share it · ``use_duckdb``: whether DuckDB may evaluate expressions that have no rule.
+    ``evidence``: used for the units that ranges leave undecided · ``budget``: the time for evaluation by an engine, if
+    several calls share it · ``use_duckdb``: whether an engine may evaluate expressions in units of one value.
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
@@ -132,21 +227,13 @@ class Implied:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """A proof, and the expression that DuckDB evaluates for single values of its columns."""
+    """A proof, and the expression that an engine evaluates in units of one value."""
 
     part: Proof
     expression: Computable
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Enumerated:
-    """A proof that is evaluated for each value of its columns in the units whose ranges hold few values."""
-
-    part: Proof
-    columns: tuple[Reference, ...]
-
-
-Proof = Computed | Enumerated | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
+Proof = Computed | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
 _proofs: WeakKeyDictionary[Predicate, dict[int, Proof]] = WeakKeyDictionary()
@@ -166,7 +253,7 @@ def proof_for(predicate: Predicate, units: int) -> Proof:
     found = proofs.get(most)
     if found is None:
         limit = _Limit(most)
-        found = proofs[most] = _with_enumeration(proof_of(predicate.tree, limit))
+        found = proofs[most] = proof_of(predicate.tree, limit)
         if limit.is_exceeded:
             _truncated.setdefault(predicate, set()).add(most)
     return found
@@ -192,78 +279,6 @@ class _Limit:
         return self.left <= 0
 
 
-def _with_enumeration(proof: Proof) -> Proof:
-    """The proof with an `Enumerated` around each part that reads a single column of few values or is evaluated by
-    DuckDB, and around each expression over several columns that DuckDB evaluates."""
-    columns = {column for term in frozenset(_terms(proof)) for column in _references(term)}
-    if len(columns) == 1:
-        (column,) = columns
-        is_exact = isinstance(proof, Steps) and proof.term == column
-        may_narrow = _uses_duckdb(proof) or (is_enumerable(column.type) and not is_exact)
-        return Enumerated(proof, (column,)) if may_narrow else proof
-    if isinstance(proof, Joint):
-        groups: dict[frozenset[Reference], list[Proof]] = {}
-        for part in proof.parts:
-            groups.setdefault(frozenset(c for term in _terms(part) for c in _references(term)), []).append(part)
-        parts: list[Proof] = []
-        for read, group in groups.items():
-            joined = len(read) == 1 and 1 < len(group) < len(proof.parts)
-            parts += (
-                [_with_enumeration(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_enumeration, group)
-            )
-        return Joint(proof.conjunction, tuple(parts))
-    if isinstance(proof, Negated):
-        return Negated(_with_enumeration(proof.part))
-    if isinstance(proof, Computed):
-        return Enumerated(Computed(_with_enumeration(proof.part), proof.expression), proof.expression.columns)
-    return proof
-
-
-def children(proof: Proof) -> tuple[Proof, ...]:
-    """The proofs directly under a proof."""
-    match proof:
-        case Joint(_, parts):
-            return parts
-        case Negated(part) | Tested(part, _) | Enumerated(part, _) | Computed(part, _):
-            return (part,)
-        case Chosen(condition, then, otherwise):
-            return (condition, then, otherwise)
-        case Implied(opaque, implies):
-            return (opaque, implies)
-    return ()
-
-
-def _terms(proof: Proof) -> Iterator[Scalar]:
-    """The scalars that a proof reads."""
-    match proof:
-        case Steps() | Contains():
-            yield proof.term
-        case Compare(_, left, right):
-            yield from (left, right)
-        case Computed(_, expression):
-            yield from expression.columns
-        case Opaque(paths=paths):
-            # Without a type, of which no values can be enumerated.
-            yield from (Reference(path, pa.null()) for path in paths)
-        case _:
-            for part in children(proof):
-                yield from _terms(part)
-
-
-def _uses_duckdb(proof: Proof) -> bool:
-    """Whether DuckDB evaluates a part of a proof."""
-    return isinstance(proof, Computed) or any(map(_uses_duckdb, children(proof)))
-
-
-def _references(term: Scalar) -> Iterator[Reference]:
-    match term:
-        case Reference():
-            yield term
-        case Call(_, arguments, _, _):
-            for argument in arguments:
-                yield from _references(argument)
-
-
 _UNPROVED = Opaque("", (), Why("too many conditions"))
 
 
@@ -282,18 +297,18 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
         case And(parts):
             return _joint(True, [proof_of(part, limit) for part in parts], limit)
         case Or(parts):
-            ranges, others = _split_ranges(parts)
-            steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
-            return _joint(False, [*(proof_of(part, limit) for part in _grouped_rows(others)), *steps], limit)
+            return _joint(False, [proof_of(part, limit) for part in parts], limit)
         case Not(part):
             inner = proof_of(part, limit)
+            if isinstance(inner, Joint) and not inner.parts:
+                return Joint(not inner.conjunction, ())
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
         case Is(part, outcome):
             inner = proof_of(part, limit)
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
             limit.left -= 1
-            return Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit))
+            return _chosen(Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit)))
         case Contains():
             return node
         case Opaque(implies=implies):
@@ -302,72 +317,29 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
             return Computed(proof_of(part, limit), node)
 
 
-def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
-    """The ranges among the parts of an OR, by term, as their lower bounds, upper bounds, and whether each includes its
-    upper bound; and all other parts. A thousand BETWEENs or LIKE 'p%' are one sort in place of a thousand."""
-    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
-    others: list[Node] = []
-    for part in parts:
-        match part:
-            case And((Compare("<=", Literal(low), term), Compare("<" | "<=" as op, above, Literal(high)))) if (
-                term == above
-                and not isinstance(term, Literal)
-                and key_family(term.type) is not None
-                and not (is_nan(low) or is_nan(high))
-            ):
-                for end, listed in zip((low, high, op == "<="), ends.setdefault(term, ([], [], [])), strict=True):
-                    listed.append(end)
-            case _:
-                others.append(part)
-    return {
-        term: (pa.array(lows, term.type), pa.array(highs, term.type), np.array(closed))
-        for term, (lows, highs, closed) in ends.items()
-    }, others
+def _chosen(choice: Chosen) -> Proof:
+    """A choice as one step function, if it is among conditions on one term, such as ``coalesce(x, 7) > 5``."""
+    parts = (choice.condition, choice.then, choice.otherwise)
+    terms = [part.term for part in parts if isinstance(part, Steps) and not isinstance(part.term, Literal)]
+    if not terms:
+        return choice
+    condition, then, otherwise = (_steps_of(part, terms[0]) for part in parts)
+    if condition is None or then is None or otherwise is None:
+        return choice
+    taken = condition.tested(True)
+    return Steps.any_of([Steps.all_of([taken, then]), Steps.all_of([taken.negated(), otherwise])])
 
 
-def _grouped_rows(parts: Sequence[Node]) -> Sequence[Node]:
-    """The parts of an OR, with many rows of constants, ``(a, b) IN ((1, 2), …)``, in a few groups.
-
-    The rows of a group, which are neighbours in their first column, imply a list for each column:
-
-        (a = 1 AND b = 9) OR (a = 2 AND b = 7)      implies      a IN (1, 2) AND b IN (7, 9)
-    """
-    if len(parts) <= _MOST_ROWS:
-        return parts
-    by_columns: dict[tuple[Reference, ...], list[dict[Reference, pa.Scalar]]] = {}
-    others: list[Node] = []
-    for part in parts:
-        row = _row(part)
-        if row is None:
-            others.append(part)
-        else:
-            by_columns.setdefault(tuple(sorted(row, key=lambda column: column.path)), []).append(row)
-    for columns, rows in by_columns.items():
-        constants = [pa.array([row[column] for row in rows], column.type) for column in columns]
-        order = order_of(keys(constants[0]))
-        for group in np.array_split(order, min(len(order), _MOST_ROWS)):
-            lists = [
-                tree.in_(column, values.take(pa.array(group)))
-                for column, values in zip(columns, constants, strict=True)
-            ]
-            others.append(Opaque("", (), Why("many rows of constants"), implies=tree.and_(lists)))
-    return others
-
-
-def _row(part: Node) -> dict[Reference, pa.Scalar] | None:
-    """The constants of ``a = 1 AND b = 2`` by column; None for anything else."""
-    found: dict[Reference, pa.Scalar] = {}
-    for each in part.parts if isinstance(part, And) else ():
-        match each:
-            case Compare("=", Reference() as column, Literal(value)) | Compare(
-                "=", Literal(value), Reference() as column
-            ):
-                if column in found or key_family(column.type) is None:
-                    return None
-                found[column] = value
-            case _:
-                return None
-    return found if len(found) > 1 else None
+def _steps_of(proof: Proof, term: Scalar) -> Steps | None:
+    """A proof as a step function of a term: of a condition on this term, or of a constant."""
+    match proof:
+        case Steps(Literal(value)):
+            return None if value.is_valid else Steps.constant(term, proof.null)
+        case Steps():
+            return proof if proof.term == term else None
+        case Joint(conjunction, ()):
+            return Steps.constant(term, TRUE if conjunction else FALSE)
+    return None
 
 
 def _opaque(term: Scalar, node: In) -> Proof:
@@ -389,6 +361,10 @@ def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
             return Steps.among(right, pa.array([left.value], left.type), False)
         # 5 < x is NOT x <= 5: NULL stays NULL under NOT.
         return Steps.below(right, left.value, op == "<").negated()
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        found = compare_spans(op, Span.constant(left.value, 1), Span.constant(right.value, 1))
+        if not found.can_be_null[0] and found.can_be_true[0] != found.can_be_false[0]:
+            return Joint(bool(found.can_be_true[0]), ())
     return node
 
 
@@ -420,8 +396,8 @@ def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
     first part leaves; the others may have any outcome but TRUE."""
     if not isinstance(proof, Joint) or not proof.conjunction or len(terms) < _MANY:
         return _evaluate(proof, terms)
-    # Enumeration is the most expensive, and comes last.
-    first, *others = sorted(proof.parts, key=lambda part: isinstance(part, Enumerated))
+    # What an engine evaluates is the most expensive, and comes last.
+    first, *others = sorted(proof.parts, key=lambda part: isinstance(part, Computed))
     found = _evaluate(first, terms)
     left = np.flatnonzero(found.can_be_true)
     if len(left) > len(terms) // 8:
@@ -433,22 +409,13 @@ def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
 
 def _evaluate(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
-        case Enumerated(part, columns):
-            found = _evaluate(part, terms)
-            if terms.points is not None or terms.budget.is_spent:
-                return found
-            spans = [terms[column] for column in columns]
-            with terms.budget:
-                return narrowed_by_values(
-                    found, spans, terms.statistics, columns, lambda points: _evaluate(part, terms.at(points))
-                )
         case Computed(part, expression):
             found = _evaluate(part, terms)
-            if terms.points is None or not terms.use_duckdb:
+            if not terms.use_duckdb:
                 return found
-            return computed(found, expression, terms.points.values, terms.budget)
+            return computed(found, expression, terms.statistics, terms.__getitem__, terms.budget)
         case Steps():
-            return proof.outcomes(terms[proof.term], terms.evidence)
+            return either([proof.outcomes(span, terms.evidence) for span in terms.halves(proof.term)])
         case Contains():
             return _contained(proof, terms)
         case Joint(conjunction, parts):

@@ -4,7 +4,6 @@ The evaluator uses it at its leaves, and only for the units that ranges leave un
 
     x = c, x IN (c, d)      may_hold_any    no unit without c or d can make it TRUE
     x <> c, x NOT IN (…)    may_hold_any    every unit without them makes it TRUE, but for NULL
-    (a, b) IN (…)           may_hold        a row of constants needs all of its values in the unit
     contains(x, 'text')     may_contain     and every pattern that implies it
 """
 
@@ -26,16 +25,11 @@ Ints = npt.NDArray[np.int64]
 class Evidence(Protocol):
     """Proofs that units lack a value or a text. Unit i is slot i of the accompanying statistics."""
 
-    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
-        """All pairs of one of ``units`` and a value that the unit may hold; None if nothing is known about the term.
-
-        ``values``: distinct and ascending, of the term's type, with NaN last and without NULL. The pairs are two
-        arrays, of the numbers of units and of positions in ``values``, in any order. A unit surely lacks a value with
-        which it has no pair. -0.0 and 0.0 are equal.
-        """
-
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
-        """For each of ``units``, whether it may hold any of the values; None if nothing is known about the term."""
+        """For each of ``units``, whether it may hold any of the values; None if nothing is known about the term.
+
+        ``values``: distinct and ascending, of the term's type, with NaN last and without NULL. -0.0 and 0.0 are equal.
+        """
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
         """For each of ``units``, whether some row may satisfy the condition; None if nothing is known about it."""
@@ -47,7 +41,7 @@ class UnitSearch(Protocol):
     def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
         """The ascending numbers of the units that may hold one of the values; None if nothing is known about the term.
 
-        ``values``: as for `Evidence.may_hold`.
+        ``values``: as for `Evidence.may_hold_any`.
         """
 
     def containing(self, condition: Contains) -> Ints | None:
@@ -60,14 +54,6 @@ class EvidenceOfUnits:
 
     evidence: Evidence
     units: Ints
-
-    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
-        """`Evidence.may_hold`, with the new numbers."""
-        found = self.evidence.may_hold(term, values, self.units[units])
-        if found is None:
-            return None
-        original, positions = found
-        return np.searchsorted(self.units, original), positions
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
         """`Evidence.may_hold_any`, with the new numbers."""

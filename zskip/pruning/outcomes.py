@@ -122,6 +122,19 @@ def all_of(parts: Sequence[Outcomes]) -> Outcomes:
     return Outcomes(true, false, null & not_false, fail)
 
 
+def either(parts: Sequence[Outcomes]) -> Outcomes:
+    """The union of the outcomes: each row has one of the parts' outcomes."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = Outcomes(
+            found.can_be_true | part.can_be_true,
+            found.can_be_false | part.can_be_false,
+            found.can_be_null | part.can_be_null,
+            found.can_fail | part.can_fail,
+        )
+    return found
+
+
 def any_of(parts: Sequence[Outcomes]) -> Outcomes:
     """OR, by De Morgan."""
     return all_of([part.negated() for part in parts]).negated()

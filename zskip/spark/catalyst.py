@@ -33,8 +33,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.errors import SchemaError, ZskipError
 from zskip.language import Predicate, conjunction, tree
-from zskip.language.tree import Computable, Opaque, Reference
-from zskip.language.why import Why
+from zskip.language.tree import Computable, Opaque, Reference, Why
 from zskip.spark.jvm import Jvm, elements
 from zskip.spark.spark_session import Semantics, same_in_spark
 from zskip.spark.spark_types import arrow_schema

@@ -61,13 +61,6 @@ class Boundaries:
         parts = [self._codes(_cast(chunk, own)) for chunk in chunks]
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
-    def require_type(self, arrow: pa.DataType) -> None:
-        """Raise `ValueError` or an error of Arrow's unless `codes` takes values of this type."""
-        own = self.values.type
-        if own != _key_type(arrow) and not _is_wider(logical_type(arrow), own):
-            raise ValueError(f"values of {own} do not divide a column of {arrow}")
-        self.codes(pa.nulls(1, arrow))
-
     def _codes(self, values: pa.Array) -> Codes:
         if _has_words(values.type) and len(values) > _WORDS_AT_ONCE:
             starts = range(0, len(values), _WORDS_AT_ONCE)

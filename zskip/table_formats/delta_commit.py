@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.stats import DataFiles
-from zskip.stats.short_bounds import shorten_lower, shorten_upper
+from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, hive
 from zskip.table_formats.delta import DeltaSource, commit_path
 from zskip.table_formats.source import FIELD_ID, STORED_AS

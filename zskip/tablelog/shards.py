@@ -25,7 +25,7 @@ from zskip.core.schema import Schema
 from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
-from zskip.stats.short_bounds import shorten_lower, shorten_upper
+from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
 from zskip.tablelog.snapshot import Bounds, Shard, Totals

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.core.offsets import numbers_of_runs
 from zskip.errors import DamagedIndex
 from zskip.language.tree import Contains, Reference, Scalar
 from zskip.tablelog.index import Index
@@ -32,9 +31,6 @@ _LOG = logging.getLogger("zskip")
 
 Ints = NDArray[np.int64]
 _Answer = TypeVar("_Answer")
-
-_MOST_PAIRS = 1 << 24
-"""The most pairs of an uncovered file and a value that `may_hold` lists."""
 
 
 @dataclass(slots=True)
@@ -187,25 +183,6 @@ class SketchEvidence:
 
     sketches: Sketches
     files: Ints
-
-    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
-        """As `Evidence.may_hold`."""
-        record = self.sketches.sketch_of(term, "values")
-        if record is None or not can_hash(values.type):
-            return None
-        keys = hashes(values)
-        known, pairs = self._asked(record, units, lambda wanted, segment: segment.find(keys))
-        unknown = units[~known]
-        if len(unknown) * len(values) > _MOST_PAIRS:
-            return None
-        every = np.arange(len(values), dtype=np.int64)
-        holding, positions = [np.repeat(unknown, len(values))], [np.tile(every, len(unknown))]
-        for numbers, (found, files) in pairs:
-            by_file = np.argsort(numbers, kind="stable")
-            low, high = (np.searchsorted(numbers[by_file], files, side) for side in ("left", "right"))
-            holding.append(units[by_file[numbers_of_runs(low, high)]])
-            positions.append(np.repeat(found, high - low))
-        return np.concatenate(holding), np.concatenate(positions)
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> NDArray[np.bool_] | None:
         """As `Evidence.may_hold_any`."""

@@ -1,8 +1,7 @@
 """The rules that bind SQL predicates to nodes of the tree, by the class of the parsed expression.
 
-``comparisons``: of values and of rows · ``membership``: BETWEEN, IN · ``logic``: AND, OR, NOT, XOR, IS ·
-``cases``: CASE, IF, COALESCE, NULLIF · ``like``: LIKE and other patterns ·
-``operands``: comparisons of two bound scalars · ``common_type``: the type in which engines compare values.
+``comparisons``: of values and of rows · ``membership``: BETWEEN, IN · ``logic``: AND, OR, NOT, XOR, IS, CASE, COALESCE,
+NULLIF · ``like``: LIKE and other patterns.
 A predicate whose rule raises `Refused` becomes opaque.
 """
 
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from zskip.binder.context import Binding
-from zskip.binder.predicates import cases, like, logic, membership
+from zskip.binder.predicates import like, logic, membership
 from zskip.binder.predicates.comparisons import comparison, distinct
 from zskip.language.tree import Node
 
@@ -47,9 +46,9 @@ _RULES: dict[type[exp.Expr], Rule] = {
     exp.IsNan: logic.nan,
     exp.Between: membership.between,
     exp.In: membership.in_,
-    exp.Case: cases.case,
-    exp.If: cases.case,
-    exp.Coalesce: cases.case,
+    exp.Case: logic.case,
+    exp.If: logic.case,
+    exp.Coalesce: logic.case,
     exp.Like: like.like,
     exp.Escape: like.escaped,
     exp.ILike: like.ilike,

@@ -1,25 +1,219 @@
 """``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, over scalars and row values: ``a = 1``, ``(a, b) < (1, 2)``; and
-case-folded equality, ``lower(s) = 'text'``, which ranges cannot decide, but sketches of trigrams can."""
+case-folded equality, ``lower(s) = 'text'``, which ranges cannot decide, but sketches of trigrams can.
+
+Two scalars are compared in the type to which the dialect casts them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.case_values import distribute
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Binding
-from zskip.binder.predicates.operands import bind_comparison, not_distinct
+from zskip.binder.context import Binding, Choice, Value, distribute, samples
 from zskip.binder.refusals import opaque
-from zskip.binder.source_text import without_parentheses
+from zskip.binder.source_text import span, without_parentheses
 from zskip.core import types as t
-from zskip.language import tree
-from zskip.language.literals import Refused
-from zskip.language.required_text import and_of_known, contains_conditions
-from zskip.language.tree import Literal, Node, Opaque, Scalar
-from zskip.language.why import Why
+from zskip.errors import IncomparableTypes
+from zskip.language import literals, tree
+from zskip.language.bound import Dialect
+from zskip.language.functions.dates import zone_of
+from zskip.language.functions.widths import is_number, is_wide
+from zskip.language.literals import Fit, Refused, fit, has_fixed_offset
+from zskip.language.patterns import and_of_known, contains_conditions
+from zskip.language.render import type_name
+from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque, Scalar, Why
+
+
+def one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
+    """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""
+    scalars = samples(values)
+    types = _distinct(each.type for each in scalars if each.type != pa.null())
+    exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
+    if len(types) <= 1 or exact:
+        return list(values)
+    terms = _distinct(each.type for each in scalars if not isinstance(each, Literal))
+    if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
+        raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
+    return list(_aligned([value for value in values if not isinstance(value, Choice)], dialect))
+
+
+def _one_type(scalars: Sequence[Scalar]) -> pa.DataType:
+    type = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
+    if t.is_floating(type) and type != pa.float64():
+        raise Refused("values of several float types")
+    return type
+
+
+def _aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
+    """The scalars with constants converted to the type of the others. Raises `Refused` if types differ."""
+    type = _one_type(scalars)
+    found: list[Scalar] = []
+    for scalar in scalars:
+        if scalar.type == type:
+            found.append(scalar)
+        elif not isinstance(scalar, Literal):
+            raise Refused(f"{scalar.type} among values of {type}")
+        elif not scalar.value.is_valid:
+            found.append(Literal(pa.scalar(None, type)))
+        else:
+            fitted = fit(scalar.value, type, dialect.name, dialect.timezone)
+            if not fitted.exact or fitted.floor is None:
+                raise Refused(f"{scalar.value} among values of {type}")
+            found.append(Literal(fitted.floor))
+    return found
+
+
+def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
+    """The types without duplicates. They are compared, since not every extension type has a hash."""
+    found: list[pa.DataType] = []
+    for type in types:
+        if type not in found:
+            found.append(type)
+    return found
+
+
+def _fits_38(types: Iterable[pa.DataType]) -> bool:
+    """Whether a decimal of 38 digits holds all values of some exact types, so that no engine rounds."""
+    sizes = [(each.precision - each.scale, each.scale) if t.is_decimal(each) else (20, 0) for each in types]
+    return max((whole for whole, _ in sizes), default=0) + max((scale for _, scale in sizes), default=0) <= 38
+
+
+def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:
+    """Two scalars, cast to the type in which the dialect compares them. Raises `Refused` if that is not known."""
+    if left.type == right.type:
+        return left, right
+    if isinstance(left, Literal):
+        fitted = fit(left.value, right.type, dialect.name, dialect.timezone)
+        if fitted.exact and fitted.floor is not None:
+            return Literal(fitted.floor), right
+    if all(is_number(each.type) or is_wide(each.type) for each in (left, right)):
+        target = _number_type(left.type, right.type, dialect)
+        return tuple(
+            each if each.type == target else Call("cast", (each,), target, ("raise",)) for each in (left, right)
+        )  # type: ignore[return-value]
+    if all(t.is_date(each.type) or t.is_timestamp(each.type) for each in (left, right)):
+        zoned = any(zone_of(each, dialect) is not None for each in (left, right))
+        target = pa.timestamp("us", "UTC" if zoned else None)
+        return _as_timestamp(left, target, dialect), _as_timestamp(right, target, dialect)
+    raise Refused(f"{left.type} compared with {right.type}")
+
+
+def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.DataType:
+    types = (left, right)
+    wide = any(is_wide(each) for each in types)
+    if all(t.is_integer(each) for each in types) and not wide:
+        return pa.int64()
+    if any(t.is_floating(each) for each in types):
+        if wide:
+            raise Refused(f"{left} compared with {right}, which a double does not hold")
+        with_decimal = dialect.name == "spark" and any(t.is_decimal(each) for each in types)
+        return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
+    scale = max(each.scale if t.is_decimal(each) else 0 for each in types)
+    whole = max(
+        each.precision - each.scale if t.is_decimal(each) else {8: 3, 16: 5, 32: 10}.get(each.bit_width, 20)
+        for each in types
+    )
+    if whole + scale > 38:
+        raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
+    return pa.decimal128(38 if wide or whole + scale > 18 else 18, scale)
+
+
+def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar:
+    if scalar.type == target:
+        return scalar
+    zone = zone_of(scalar, dialect)
+    if t.is_timestamp(scalar.type) and scalar.type.unit == "ns":
+        raise Refused("nanoseconds compared with microseconds")
+    if (zone is None) != (target.tz is None):
+        if not has_fixed_offset(dialect.timezone):
+            raise Refused(
+                f"a type with a zone compared with one without, where clocks change in {dialect.timezone}",
+                Cause.CLOCKS_CHANGE,
+            )
+        return Call("timestamp", (scalar,), target, (dialect.timezone,))
+    return Call("timestamp", (scalar,), target, (None,))
+
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def bind_comparison(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left op right``. Raises `Refused` if the dialect's rule is not known, `IncomparableTypes` if it has none."""
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        return bind_comparison(binding, _MIRRORED[op], right, left, whole)
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Call) and side.function == "negate" and t.is_floating(side.type) and _may_be_nan(other):
+            raise Refused("NaN compared with a negated number: DuckDB moves the sign to NaN, which has none")
+    if isinstance(right, Literal):
+        if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
+            return tree.unknown()
+        require_comparable(binding, left.type, right.type, whole, True)
+        return literals.compare_fitted(op, left, fitted(binding, left, right.value))
+    require_comparable(binding, left.type, right.type, whole, False)
+    return tree.compare(op, *one_type(left, right, binding.dialect))
+
+
+def _may_be_nan(constant: Scalar) -> bool:
+    """Whether a literal is NaN, or an expression without columns may be."""
+    if isinstance(constant, Literal):
+        return "nan" in str(constant.value).lower()
+    return not any(tree.paths_of(constant))
+
+
+def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left IS NOT DISTINCT FROM right``, which is never NULL."""
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Literal) and not side.value.is_valid:
+            return tree.IsNull(other)
+    equal = tree.is_(bind_comparison(binding, "=", left, right, whole), True)
+    if isinstance(left, Literal) or isinstance(right, Literal):
+        return equal
+    return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
+
+
+def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
+    """A constant converted to a term's type. Raises `Refused`."""
+    if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
+        raise Refused("a string compared with a computed number: the cast is left to the engine", Cause.ENGINE_CASTS)
+    nearest = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
+    if isinstance(term, Call) and t.is_decimal(term.type):
+        # The result may have more digits than its type, so a constant near the type's limits proves nothing.
+        floor, digits = nearest.floor, max(term.type.precision, 18)
+        if floor is None or floor.as_py().copy_abs() >= t.decimal_of(1, term.type.scale + 1 - digits):
+            raise Refused(f"a constant of about {digits} digits compared with a computed decimal")
+    return nearest
+
+
+def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
+    """Raises `IncomparableTypes`, pointing at the comparison ``whole``. ``literal``: the right side is one."""
+    if not are_comparable(left, right, literal):
+        one, other = (type_name(type, binding.dialect.name) for type in (left, right))
+        message = f"{binding.dialect.name} does not compare {one} with {other}."
+        raise IncomparableTypes(message, binding.source.text, span(binding.source, whole))
+
+
+def may_round(*scalars: Scalar) -> bool:
+    """Whether a cast of the scalars to a common type may round: some are floats, and others are other numbers."""
+    types = {each.type for each in scalars if _kind(each.type) == "number"}
+    return len(types) > 1 and any(t.is_floating(each) for each in types)
+
+
+def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
+    """Whether dialects compare two types; with a ``literal``, a string is comparable to any type."""
+    kinds = {_kind(left), _kind(right)}
+    return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
+
+
+def _kind(type: pa.DataType) -> str:
+    entry = t.of(type)
+    return entry.kind or entry.name
+
+
+_NEVER_COMPARED = ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"})
 
 
 def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
@@ -69,12 +263,31 @@ def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> li
     return pairs
 
 
+_MOST_ROWS = 250
+"""Rows of constants that are proved one by one."""
+
+
 def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where all pairs of any row are equal; FALSE or NULL elsewhere."""
     legs = [tree.and_([_equal_parts(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
+    equal = tree.or_(legs) if len(rows) <= _MOST_ROWS else _many_rows(legs)
     # With a NULL in a row value, some engines return FALSE and others NULL.
     rest = Opaque("", (), Why("a row value compared with NULL"), implies=tree.or_([]))
-    return tree.choose(tree.or_(legs), tree.and_([]), rest)
+    return tree.choose(equal, tree.and_([]), rest)
+
+
+def _many_rows(legs: list[Node]) -> Node:
+    """Many rows of constants: opaque, with a list for each column, of which a match has a value in each.
+
+    (a = 1 AND b = 9) OR (a = 2 AND b = 7)      implies      a IN (1, 2) AND b IN (7, 9)
+    """
+    values: dict[Scalar, list[pa.Scalar]] = {}
+    for leg in legs:
+        for each in leg.parts if isinstance(leg, And) else ():
+            if isinstance(each, Compare) and each.op == "=" and isinstance(each.right, Literal):
+                values.setdefault(each.left, []).append(each.right.value)
+    lists = [tree.in_(term, pa.array(found, term.type)) for term, found in values.items() if len(found) == len(legs)]
+    return Opaque("", (), Why(f"more than {_MOST_ROWS} rows of constants"), implies=tree.and_(lists))
 
 
 def _equal_parts(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:

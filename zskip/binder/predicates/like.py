@@ -14,7 +14,7 @@ from zskip.core import types as t
 from zskip.language import patterns, tree
 from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
-from zskip.language.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
+from zskip.language.patterns import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
 from zskip.language.tree import Literal, Node, Scalar
 
 

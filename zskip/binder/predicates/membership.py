@@ -9,18 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from zskip.binder.case_values import distribute
-from zskip.binder.context import Binding
-from zskip.binder.predicates.comparisons import any_row, case_folded_equality, row_of, row_pairs
-from zskip.binder.predicates.operands import bind_comparison, fitted, may_round, require_comparable
+from zskip.binder.context import Binding, distribute
+from zskip.binder.predicates.comparisons import (
+    any_row,
+    bind_comparison,
+    case_folded_equality,
+    fitted,
+    may_round,
+    require_comparable,
+    row_of,
+    row_pairs,
+)
 from zskip.binder.refusals import opaque
 from zskip.binder.source_text import text_range
 from zskip.core import types as t
 from zskip.language import tree
-from zskip.language.arrow_constants import constant
-from zskip.language.literals import Refused, integer_limits, unified
-from zskip.language.tree import Literal, Node, Reference, Scalar
-from zskip.language.why import Cause
+from zskip.language.literals import Refused, constant, integer_limits, unified
+from zskip.language.tree import Cause, Literal, Node, Reference, Scalar
 
 _MAX_TERMS = 1_000
 """Expressions in a list that are not constants: each of them becomes a comparison."""

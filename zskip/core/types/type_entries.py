@@ -147,7 +147,7 @@ _UUID = Type(
     read=_read_uuid,
     docs=(
         "UUIDs beside `'…'`, `UUID '…'`, `'…'::UUID`",
-        "compared exactly, if the text is a whole UUID of 36 characters (duckdb)",
+        "compared exactly, if the text is a whole UUID of 36 characters; beside `'…'` in `spark`, if in lower case",
     ),
 )
 

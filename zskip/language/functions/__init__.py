@@ -1,9 +1,7 @@
 """SQL functions: one entry defines how a call is bound, the bounds of its result, and its names in DuckDB and the docs.
 
-``function``: the class of an entry, parsed arguments and types · ``arithmetic``: the operators ·
-``widths``: the types in which engines compute ·
-``numbers``: abs, round, least · ``casts`` · ``date_parts``: year, hour · ``datetimes``: date_trunc, last_day ·
-``datetime_arithmetic``: intervals and differences · ``zones``: time zones of datetimes · ``strings``: left, concat ·
+``function``: the class of an entry, parsed arguments and types · ``numbers``: the operators, abs, round, CAST ·
+``widths``: the types in which engines compute · ``dates``: year, hour, date_trunc, intervals · ``strings``: left ·
 ``duckdb_evaluated``: functions without a rule,
 which DuckDB evaluates · ``documentation``: docs/predicates.md, generated from these tables.
 
@@ -12,25 +10,15 @@ The bounds of a result follow from those of the argument where the function is m
 
 from __future__ import annotations
 
-import pyarrow as pa
 from sqlglot import exp
 
-from zskip.language.functions import (
-    arithmetic,
-    casts,
-    date_parts,
-    datetime_arithmetic,
-    datetimes,
-    duckdb_evaluated,
-    numbers,
-    strings,
-)
+from zskip.language.functions import dates, duckdb_evaluated, numbers, strings
 from zskip.language.functions.function import ArgumentBinder, Builder, Function
-from zskip.language.tree import Call, Scalar
+from zskip.language.tree import Scalar
 
-__all__ = ["FUNCTIONS", "NAMED", "PARSED", "call", "evaluated_by_duckdb", "in_image"]
+__all__ = ["FUNCTIONS", "NAMED", "PARSED", "call", "evaluated_by_duckdb"]
 
-_MODULES = (arithmetic, numbers, date_parts, datetimes, datetime_arithmetic, casts, strings)
+_MODULES = (numbers, dates, strings)
 
 FUNCTIONS: dict[str, Function] = {each.name: each for module in _MODULES for each in module.FUNCTIONS}
 """By the name in a `zskip.language.tree.Call`."""
@@ -54,16 +42,3 @@ def evaluated_by_duckdb() -> list[str]:
     """The functions that DuckDB may evaluate for single values, by their names in DuckDB's parser."""
     own = [name for function in FUNCTIONS.values() for name in function.duckdb]
     return [*own, *(name for names in duckdb_evaluated.COMPUTED.values() for name in names)]
-
-
-def in_image(term: Scalar, value: pa.Scalar) -> bool:
-    """Whether a term may have a value. True for columns, and for functions whose image is not restricted.
-
-    date_trunc('day', x) = TIMESTAMP '2020-01-01 05:00'      never
-    left(x, 2) <> 'abc'                                      always, unless x is NULL
-    last_day(x) <= DATE '2020-01-15'                         last_day(x) < DATE '2020-01-15'
-    """
-    if not isinstance(term, Call) or not value.is_valid:
-        return True
-    image = FUNCTIONS[term.function].in_image
-    return image is None or image(term, value)

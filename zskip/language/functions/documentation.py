@@ -19,8 +19,8 @@ LANGUAGE: dict[str, str] = {
     "`LIKE '%abc'`, `contains`, `suffix`": "NULL gives NULL; files and row groups of a single value",
     "column against column": "by their ranges, in the type in which the dialect compares them",
     "`CASE`, `IF`, `COALESCE`, `IFNULL`, `NULLIF`": "a choice of predicates",
-    "`(a, b) = (1, 2)`, `(a, b) IN (…)`, `a = 1 AND b = 2 OR a = 3 AND b = 4 OR …`": (
-        "by the box of all columns' ranges together; two thousand take some tenths of a second"
+    "`(a, b) = (1, 2)`, `(a, b) IN (…)`": (
+        "by the box of all columns' ranges together; of more than 250 rows, each column's values alone"
     ),
     "`(a, b) < (1, 2)`, `<=`, `>`, `>=`": (
         "as `a < 1 OR a = 1 AND b < 2`; engines differ on NULL, so a file with NULL never matches as a whole"
@@ -75,14 +75,11 @@ the least value to the least result.
 
 ## Few values
 
-If the range of an integer or a date in a file or row group has at most 1,024 values, zskip decides a predicate on
-that column alone by trying all of them, and NULL: `month(d) = 7 AND day(d) = 4` is exact over a year of dates. It
-does the same for a column of any type whose two bounds are equal, as in a folder of one country or a file of one day.
-
-For expressions that none of the rules above covers, DuckDB computes these values: `upper(country) = 'DE'` is exact
-over files of one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition on up to eight
-columns is computed for files that hold a single value of each: so `a || '-' || b = 'x-y'` prunes if each file has one
-`a` and one `b`, and no NULL beside them. This works in the dialect `duckdb`, for conditions of at most 4,096 characters
+Where a file or row group holds few values of each column of a condition with a function, DuckDB computes the condition
+for these, and for NULL: at most 1,024 integers or days, or one value of any other type, as in a folder of one country.
+So `upper(country) = 'DE'` is exact over files of one country each, `strftime(d, '%A') = 'Sunday'` over files of a week,
+and `a || '-' || b = 'x-y'` prunes if each file has one `a` and one `b`. A condition reads up to eight columns. This
+works in the dialect `duckdb`, for conditions of at most 4,096 characters
 that contain only constants, comparisons, casts, CASE, COALESCE and these functions, whose results are about as long as
 their arguments:
 
@@ -91,7 +88,7 @@ their arguments:
 {computed}
 
 In the dialect `spark`, DuckDB computes nothing, since most functions of the two engines differ in details. There,
-only the functions of the first table are tried on single values; files with other conditions are read.
+files are read if the first table lacks a function; on tables that a Spark session reads, Spark computes it.
 
 DuckDB computes in a private database in memory, which opens no file and loads no extension, with locked settings. The
 condition is first parsed as data by DuckDB's own parser, and refused if it contains anything else. If a value raises

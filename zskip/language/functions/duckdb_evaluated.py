@@ -12,6 +12,7 @@ COMPUTED: dict[str, tuple[str, ...]] = {
         "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape",
     ),
     "numbers": (
+        "sign", "sqrt", "ln", "exp", "pow", "power", "least", "greatest",
         "round_even", "even", "fmod", "fdiv",
         "cbrt", "log", "log2", "log10", "gcd", "lcm", "bit_count", "xor",
         "degrees", "radians", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh",
@@ -20,8 +21,9 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     "strings": (
         "upper", "ucase", "lower", "lcase", "length", "len", "char_length", "character_length", "strlen", "bit_length",
         "length_grapheme", "trim", "ltrim", "rtrim", "reverse", "right", "split_part",
-        "instr", "strpos", "position", "contains", "prefix", "suffix", "starts_with", "ends_with", "ascii", "ord",
-        "unicode", "chr", "md5", "sha1", "sha256", "regexp_matches", "regexp_full_match", "regexp_extract",
+        "concat", "instr", "strpos", "position", "contains", "prefix", "suffix", "starts_with", "ends_with",
+        "ascii", "ord", "unicode", "chr", "md5", "sha1", "sha256", "regexp_matches",
+        "regexp_full_match", "regexp_extract",
     ),
     "dates and times": (
         "yearweek", "isoyear",

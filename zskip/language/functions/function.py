@@ -34,9 +34,6 @@ Builder: TypeAlias = Callable[[ArgumentBinder, exp.Expr], Scalar]
 Bounds: TypeAlias = Callable[[list[Span], Call], Span]
 """Computes the span of the result in each unit from the spans of the arguments."""
 
-Image: TypeAlias = Callable[[Call, pa.Scalar], bool]
-"""Whether a value is in a function's image: whether some argument may yield it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -44,9 +41,8 @@ class Function:
 
     ``name``: in a `Call` · ``spelled``, ``types``, ``rule``: its row in docs/predicates.md · ``bounds``: of the result
     · ``parsed``: how the parser's expressions for it are bound · ``named``: how calls are bound, by name, for which the
-    parser has no expression · ``spellings``: of a part of a date, in EXTRACT and DATE_PART · ``wide``: the bounds of a
-    decimal result of more than 18 digits · ``in_image``: None if every value between the bounds may occur ·
-    ``dialects``: those that support it · ``duckdb``: its names in DuckDB's parser, if DuckDB may evaluate it
+    parser has no expression · ``wide``: the bounds of a decimal result of more than 18 digits · ``dialects``: those
+    that support it · ``duckdb``: its names in DuckDB's parser, if DuckDB may evaluate it
     """
 
     name: str
@@ -56,9 +52,7 @@ class Function:
     bounds: Bounds
     parsed: Mapping[type[exp.Expr], Builder] = field(default_factory=dict)
     named: Mapping[str, Builder] = field(default_factory=dict)
-    spellings: tuple[str, ...] = ()
     wide: Bounds | None = None
-    in_image: Image | None = None
     dialects: tuple[str, ...] = ("duckdb", "spark")
     duckdb: tuple[str, ...] = ()
 

@@ -1,16 +1,16 @@
-"""Functions of strings: prefixes, and concatenation with constants."""
+"""Functions of strings: prefixes."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip.core import types as t
 from zskip.language.functions.function import ArgumentBinder, Function, require_only, whole_number
-from zskip.language.intervals import extremes
+from zskip.language.intervals.spans import Span
 from zskip.language.literals import Refused
-from zskip.language.tree import Call, Literal, Scalar
-from zskip.language.why import Cause
+from zskip.language.tree import Call, Cause, Scalar
 
 
 def prefix(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
@@ -28,22 +28,33 @@ def prefix(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     return Call("prefix", (inner,), pa.string(), (count,))
 
 
-def concat(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
-    """Binds ``'p' || x`` and ``concat('p', x)``."""
-    require_only(node, "this", "expression", "expressions", "safe", "coalesce")
-    parts = [binding.scalar(each) for each in (node.expressions or (node.this, node.expression))]
-    if len(parts) != 2 or not isinstance(parts[0], Literal) or not parts[0].value.is_valid:
-        raise Refused("a concatenation that does not begin with a constant")
-    if not all(t.is_string(each.type) for each in parts):
-        raise Refused("a concatenation of something other than strings")
-    skips = isinstance(node, exp.Concat) and binding.dialect.name == "duckdb"
-    return Call("concat", (parts[1],), pa.string(), (parts[0].value.as_py(), skips))
-
-
-def _is_short_enough(call: Call, value: pa.Scalar) -> bool:
-    """Whether a string has at most as many characters as the prefix."""
+def _bounds(spans: list[Span], call: Call) -> Span:
+    """The bounds of the first characters of a string. ``call.options``: their number."""
+    (span,) = spans
     (count,) = call.options
-    return isinstance(count, int) and len(value.as_py()) <= count
+    lower, upper = (_prefix_of(bound, int(str(count))) for bound in (span.lower, span.upper))
+    return Span(call.type, lower, upper, span.value, span.null, span.nan, span.fail)
+
+
+def _prefix_of(bounds: pa.Array, count: int) -> pa.Array:
+    try:
+        text = bounds.cast(pa.string())
+    except pa.ArrowInvalid:
+        # A bound was truncated inside a character. The bytes before that character still preserve the order.
+        return pa.array(
+            [None if bound is None else _first_characters(bound, count) for bound in bounds.to_pylist()], pa.binary()
+        )
+    return pc.utf8_slice_codeunits(text, 0, count).cast(pa.binary())
+
+
+def _first_characters(value: bytes, count: int) -> bytes:
+    kept = 0
+    for index, byte in enumerate(value):
+        if byte & 0xC0 != 0x80:
+            if kept == count:
+                return value[:index]
+            kept += 1
+    return value
 
 
 FUNCTIONS = (
@@ -52,18 +63,8 @@ FUNCTIONS = (
         "left(x, n), substr(x, 1, n)",
         "string",
         "rises",
-        extremes.prefix,
+        _bounds,
         {exp.Left: prefix, exp.Substring: prefix},
-        in_image=_is_short_enough,
         duckdb=("left", "substr", "substring"),
-    ),
-    Function(
-        "concat",
-        "'p' || x, concat('p', x)",
-        "string",
-        "rises",
-        extremes.concat,
-        {exp.DPipe: concat, exp.Concat: concat},
-        duckdb=("concat",),
     ),
 )

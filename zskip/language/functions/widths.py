@@ -92,9 +92,6 @@ def integer_type(scalar: Scalar, dialect: Dialect) -> pa.DataType:
         # Other constants have an explicit type: 5Y, CAST(5 AS TINYINT).
         case Call(_, _, _, (pa.DataType() as engine_type, bool())):
             return engine_type
-        case Call("least" | "greatest", arguments):
-            types = [integer_type(each, dialect) for each in arguments if not isinstance(each, Literal)]
-            return max(types, key=lambda type: type.bit_width, default=pa.int32())
     return scalar.type
 
 

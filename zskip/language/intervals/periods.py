@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.language.intervals.spans import Span, key_limits
+from zskip.language.intervals.spans import Periodic, Span, halves_of_period, key_limits
 from zskip.language.literals import has_fixed_offset, offset_nanoseconds, per_day
 from zskip.language.tree import Call
 
 Ints = npt.NDArray[np.int64]
-Bounds: TypeAlias = Callable[[list[Span], Call], Span]
 
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -52,7 +51,6 @@ def months_to_days(months: Ints) -> Ints:
 
 _SUBDAY = {"hour": 24, "minute": 1_440, "second": 86_400, "millisecond": 86_400_000, "microsecond": _DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_YEARS = {"decade": (10, 0), "century": (100, 0)}
 
 
 def period(values: Ints, units_a_day: int, unit: str) -> Ints:
@@ -65,11 +63,7 @@ def period(values: Ints, units_a_day: int, unit: str) -> Ints:
         return days
     if unit == "week":
         return (days + 3) // 7
-    months = days_to_months(days)
-    if unit in _MONTHS:
-        return months // _MONTHS[unit]
-    years, first = _YEARS[unit]
-    return (months // 12 + 1970 - first) // years
+    return days_to_months(days) // _MONTHS[unit]
 
 
 def period_start(periods: Ints, unit: str) -> Ints:
@@ -80,10 +74,7 @@ def period_start(periods: Ints, unit: str) -> Ints:
         return periods * _DAY
     if unit == "week":
         return (periods * 7 - 3) * _DAY
-    if unit in _MONTHS:
-        return months_to_days(periods * _MONTHS[unit]) * _DAY
-    years, first = _YEARS[unit]
-    return months_to_days((periods * years + first - 1970) * 12) * _DAY
+    return months_to_days(periods * _MONTHS[unit]) * _DAY
 
 
 def local_bounds(span: Span, zone: str | None) -> tuple[Ints, Ints]:
@@ -170,10 +161,11 @@ def year(spans: list[Span], call: Call) -> Span:
     return monotone(span, call, _zone(call), lambda values: period(values, units, "year") + 1970)
 
 
-def part_of_day(around: Days, value: Days, least: int, most: int) -> Bounds:
-    """A part of a date: monotone within the period ``around`` it, else anything from ``least`` to ``most``."""
+def part_of_day(around: Days, value: Days, least: int, most: int) -> Periodic:
+    """A part of a date: monotone within the period ``around`` it, whose numbers are consecutive, and otherwise from
+    ``least`` to ``most``."""
 
-    def bounds(spans: list[Span], call: Call) -> Span:
+    def halves(spans: list[Span], call: Call) -> tuple[Span, Span]:
         (span,) = map(without_nanoseconds, spans)
         units = per_day(span.type)
 
@@ -182,31 +174,29 @@ def part_of_day(around: Days, value: Days, least: int, most: int) -> Bounds:
 
         return _part(span, call, of_days(around), of_days(value), least, most)
 
-    return bounds
+    return Periodic(halves)
 
 
-def part_of_clock(unit: str, around: str, count: int) -> Bounds:
+def part_of_clock(unit: str, around: str, count: int) -> Periodic:
     """A part of the time of day in ``unit``, of which the enclosing unit ``around`` has ``count``."""
 
-    def bounds(spans: list[Span], call: Call) -> Span:
+    def halves(spans: list[Span], call: Call) -> tuple[Span, Span]:
         (span,) = map(without_nanoseconds, spans)
         units = per_day(span.type)
         within = lambda values: period(values, units, unit) % count  # noqa: E731
         return _part(span, call, lambda values: period(values, units, around), within, 0, count - 1)
 
-    return bounds
+    return Periodic(halves)
 
 
-def _part(span: Span, call: Call, around: Days, value: Days, least: int, most: int) -> Span:
+def _part(span: Span, call: Call, around: Days, value: Days, least: int, most: int) -> tuple[Span, Span]:
     lower, upper = local_bounds(span, _zone(call))
     first_moment, end = calendar(per_day(span.type))
     unsupported = span.value & ((lower < first_moment) | (upper >= end))
     low, high = (np.clip(each, first_moment, end - 1) for each in (lower, upper))
-    same_period = ~unsupported & (around(low) == around(high))
-    first, last = np.where(same_period, value(low), least), np.where(same_period, value(high), most)
-    return Span(
-        call.type, first, last, span.value, span.null | unsupported, np.zeros(len(span), bool), span.fail | unsupported
-    )
+    crossed = np.where(unsupported, 2, around(high) - around(low))
+    flags = (span.value, span.null | unsupported, np.zeros(len(span), bool), span.fail | unsupported)
+    return halves_of_period(call.type, crossed, value(low), value(high), least, most, flags)
 
 
 def _zone(call: Call) -> str | None:

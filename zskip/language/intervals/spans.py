@@ -12,7 +12,8 @@ alone has no greatest value: its unknown upper bound is an Arrow null.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -74,6 +75,45 @@ class Span:
         else:
             bound = pa.array([key[0].as_py()] * units, pa.binary())
         return Span(value.type, bound, bound, ~no, no, no, no)
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """The bounds of a function that rises within a period and begins anew with the next one, such as a month's number.
+
+    ``halves`` returns two spans, of which each value of a unit lies in one: in a unit that crosses the border of one
+    period, those of its values before the border and after it.
+
+        November to February:   month 11 to 12, and 1 to 2
+    """
+
+    halves: Callable[[list[Span], Any], tuple[Span, Span]]
+
+    def __call__(self, spans: list[Span], call: Any) -> Span:
+        first, second = self.halves(spans, call)
+        lower, upper = np.minimum(first.lower, second.lower), np.maximum(first.upper, second.upper)
+        return replace(first, lower=lower, upper=upper)
+
+
+def halves_of_period(
+    type: pa.DataType,
+    crossed: Keys,
+    low: Keys,
+    high: Keys,
+    least: Any,
+    most: Any,
+    flags: tuple[Bools, Bools, Bools, Bools],
+) -> tuple[Span, Span]:
+    """The halves of a function that rises from ``least`` to ``most`` in each period.
+
+    ``crossed``: the borders of periods in each unit · ``low``, ``high``: the function's values at its ends ·
+    ``flags``: value, null, nan and fail of the result
+    """
+    begins, ends = np.where(crossed <= 1, low, least), np.where(crossed <= 1, high, most)
+    return (
+        Span(type, begins, np.where(crossed == 0, high, most), *flags),
+        Span(type, np.where(crossed == 0, low, least), ends, *flags),
+    )
 
 
 def key_family(type: pa.DataType) -> t.Form | None:

@@ -1,18 +1,44 @@
-"""Split the tokens of a predicate at AND, OR, NOT and parentheses, before it is parsed.
+"""The tokens of a predicate before they are parsed: how deep they nest, the skeleton of AND, OR, NOT and parentheses,
+long lists of constants, and differences between the parser and engines.
 
-The parser sees only the leaves. So a hundred thousand terms or a thousand parentheses do not make a deep tree, and each
-part of the predicate keeps its own range of the text.
+The parser sees only the leaves of the skeleton. So a hundred thousand terms or a thousand parentheses do not make a
+deep tree, and each part of the predicate keeps its own range of the text. A long list of integers, of decimals, of
+strings or of dates is read as one array, and the parser sees a number in its place.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import pyarrow as pa
+from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.binder.names import Names
+from zskip.binder.source_text import Value, text_range
+from zskip.errors import SqlSyntaxError
+
+MAX_DEPTH = 200
+"""Levels of nesting. The parser and each recursive function need up to four frames a level, of Python's 1,000."""
+
+TOO_DEEP = f"This nests too deep to be read: more than {MAX_DEPTH:,} levels, or as many operators in one chain."
+
+
+@contextmanager
+def syntax_error_if_too_deep(sql: str) -> Iterator[None]:
+    """Turns a RecursionError of the block into a `SqlSyntaxError`: the caller may have used up most of the stack."""
+    try:
+        yield
+    except RecursionError as error:
+        raise SqlSyntaxError(TOO_DEEP, sql) from error
+
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -191,3 +217,128 @@ def _split_level(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] |
     if ors:
         return "or", ors
     return ("and", ands) if ands else ("", [])
+
+
+_FEWEST = 50
+"""The number of constants from which a list is long."""
+
+_NUMBERS = {TokenType.NUMBER, TokenType.COMMA, TokenType.DASH}
+
+
+def long_lists(tokens: Sequence[Token]) -> tuple[list[Token], list[Value]]:
+    """The tokens with a number for each long list after IN, and the values of these lists."""
+    kinds = [token.token_type for token in tokens]
+    replaced: list[Token] = []
+    lists: list[Value] = []
+    position = 0
+    while position < len(tokens):
+        try:
+            first = kinds.index(TokenType.IN, position) + 2
+            last = kinds.index(TokenType.R_PAREN, first)
+        except ValueError:
+            break
+        replaced += tokens[position:first]
+        position = first
+        values = None
+        if kinds[first - 1] is TokenType.L_PAREN and last - first >= 2 * _FEWEST - 1:
+            values = _constants(tokens[first:last], kinds[first:last])
+        if values is not None:
+            begin, end = tokens[first], tokens[last - 1].end
+            replaced.append(Token(TokenType.NUMBER, "0", begin.line, begin.col, begin.start, end))
+            lists.append(Value(begin.start, end + 1, values, given=False))
+            position = last
+    return [*replaced, *tokens[position:]], lists
+
+
+def _constants(tokens: Sequence[Token], kinds: Sequence[TokenType]) -> pa.Array | None:
+    """The constants that tokens between parentheses list; None if they are of several kinds, or of none of these."""
+    try:
+        if set(kinds) <= _NUMBERS:
+            return _numbers("".join([token.text for token in tokens]).split(","))
+        if _repeats(kinds, TokenType.STRING, TokenType.COMMA):
+            return pa.array([token.text for token in tokens[::2]], pa.string())
+        if _repeats(kinds, TokenType.DATE, TokenType.STRING, TokenType.COMMA):
+            days = [token.text for token in tokens[1::3]]
+            return (
+                None if any(day.startswith("0000") for day in days) else pa.array(days, pa.string()).cast(pa.date32())
+            )
+    except (pa.ArrowInvalid, ValueError, OverflowError):
+        pass  # no such list, or an invalid constant, for which the binder raises its own error
+    return None
+
+
+def _repeats(kinds: Sequence[TokenType], *pattern: TokenType) -> bool:
+    """Whether the kinds are the pattern again and again, without its last one at the end."""
+    step = len(pattern)
+    return len(kinds) % step == step - 1 and all(set(kinds[n::step]) <= {kind} for n, kind in enumerate(pattern))
+
+
+def _numbers(texts: list[str]) -> pa.Array:
+    """Integers of up to 18 digits, or decimals of up to 18 digits on each side of the point. Raises `ValueError`."""
+    parts = [text.lstrip("-").split(".") for text in texts]
+    if max(map(len, parts)) == 1 and max(map(len, texts)) < 19:
+        return pa.array(list(map(int, texts)), pa.int64())
+    if any(len(each) != 2 or not (0 < len(each[0]) <= 18 and 0 < len(each[1]) <= 18) for each in parts):
+        raise ValueError
+    whole, scale = (max(len(each[side]) for each in parts) for side in (0, 1))
+    return pa.array(texts, pa.string()).cast(pa.decimal128(whole + scale, scale))
+
+
+_KEYWORDS = {
+    "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",
+    "drop", "force", "grant", "if", "insert", "install", "list", "load", "map", "merge", "nullable", "object", "pragma",
+    "range", "revoke", "rollback", "row", "set", "struct", "truncate", "update", "use",
+}  # fmt: skip
+"""Names that the parser reads as the start of a statement, type or constructor, and engines as columns."""
+
+_OPERATORS = {
+    TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH,
+    TokenType.STAR, TokenType.SLASH, TokenType.AND, TokenType.OR, TokenType.BETWEEN,
+}  # fmt: skip
+_BEFORE = _OPERATORS | {TokenType.L_PAREN, TokenType.NOT}
+_AFTER = _OPERATORS | {TokenType.R_PAREN, TokenType.LT, TokenType.NOT, TokenType.IN, TokenType.IS, TokenType.LIKE}
+"""Tokens next to a value that never occur next to a constructor, a type or the first word of a statement."""
+
+
+def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
+    """The tokens, with columns such as ``comment`` and ``map`` as identifiers where only an identifier is possible."""
+    columns = {column.parts[0].lower() for column in names.schema} & _KEYWORDS
+    if not columns or names.dialect.name not in ("duckdb", "spark"):
+        return tokens
+    replaced = list(tokens)
+    for index, token in enumerate(tokens):
+        if token.text.lower() not in columns or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        before = index == 0 or tokens[index - 1].token_type in _BEFORE
+        after = index + 1 == len(tokens) or tokens[index + 1].token_type in _AFTER
+        if before and after and names.find([token.text]) is not None:
+            position = (token.line, token.col, token.start, token.end, token.comments)
+            replaced[index] = Token(TokenType.IDENTIFIER, token.text, *position)
+    return replaced
+
+
+def collations_as_words(node: exp.Expr) -> None:
+    """Turns the collations in an expression into plain words: the parser reads ``NOCASE.NOACCENT`` as a column."""
+    for collated in node.find_all(exp.Collate):
+        name = collated.expression
+        if isinstance(name, exp.Column):
+            word = exp.var(".".join(part.name for part in name.parts))
+            start, end = text_range(name)
+            word.meta.update(start=start, end=end - 1)
+            collated.set("expression", word)
+
+
+@contextmanager
+def without_parser_warnings() -> Iterator[None]:
+    """Suppresses the parser's log messages in this thread: zskip itself reports what is not supported."""
+    thread = threading.get_ident()
+
+    def is_of_other_thread(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger = logging.getLogger("sqlglot")
+    logger.addFilter(is_of_other_thread)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_of_other_thread)
