@@ -1,4 +1,4 @@
-"""What patterns demand of a string that matches, and the images of functions."""
+"""What patterns demand of a string that matches."""
 
 from __future__ import annotations
 

@@ -161,7 +161,9 @@ def test_an_unknown_bound_keeps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "term", "expected"), [("OR", "x = {}", [True, False]), ("AND", "x <> {}", [False, True])]
+    # Past the first thousand, conditions prove nothing: they may be TRUE anywhere.
+    ("word", "term", "expected"),
+    [("OR", "x = {}", [True, True]), ("AND", "x <> {}", [False, True])],
 )
 def test_four_thousand_terms_neither_overflow_nor_crawl(word: str, term: str, expected: list[bool]) -> None:
     _, statistics = units([[1, 3], [200_001, 200_005]], pa.int64())

@@ -27,7 +27,7 @@ from zskip.binder.predicates import comparisons as beside
 from zskip.core.schema import Schema
 from zskip.core.types import UUID
 from zskip.language import literals, patterns, tree
-from zskip.language.functions import FUNCTIONS, dates, widths
+from zskip.language.functions import FUNCTIONS, dates, numbers, widths
 from zskip.language.intervals import spans
 from zskip.language.intervals.spans import Span
 from zskip.language.literals import Fit
@@ -162,7 +162,8 @@ def offset_seconds_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def zone_of_the_session_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dates, "zone_of", lambda scalar, dialect: None)
+    for module in (dates, numbers):
+        patch.setattr(module, "zone_of", lambda scalar, dialect: None)
 
 
 def overflow_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def is_number(type: pa.DataType) -> bool:
 
 
 def is_wide(type: pa.DataType) -> bool:
-    """Whether an exact type has more than 18 digits, so that `intervals.wide_numbers` computes its bounds."""
+    """Whether an exact type has more than 18 digits, so that its bounds are computed in 256 bits."""
     return bool(t.is_decimal128(type) and type.precision > 18) or type == pa.uint64()
 
 
