@@ -32,7 +32,7 @@ from zskip.language.tree import (
     Scalar,
     Why,
 )
-from zskip.pruning.constant_comparison import Steps
+from zskip.pruning.constant_comparison import Steps, is_nan
 from zskip.pruning.duckdb_evaluation import Budget, computed
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of, either
@@ -297,7 +297,9 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
         case And(parts):
             return _joint(True, [proof_of(part, limit) for part in parts], limit)
         case Or(parts):
-            return _joint(False, [proof_of(part, limit) for part in parts], limit)
+            ranges, others = _split_ranges(parts)
+            steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
+            return _joint(False, [*(proof_of(part, limit) for part in others), *steps], limit)
         case Not(part):
             inner = proof_of(part, limit)
             if isinstance(inner, Joint) and not inner.parts:
@@ -317,6 +319,33 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
             return Computed(proof_of(part, limit), node)
 
 
+_MOST_CUTS = 8
+"""Cuts of a choice that becomes one step function: of choices within one another, each would sort those of all."""
+
+
+def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
+    """The ranges among the parts of an OR, by term, as their lower bounds, upper bounds, and whether each includes its
+    upper bound; and all other parts. A thousand BETWEENs or LIKE 'p%' are one sort in place of a thousand."""
+    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
+    others: list[Node] = []
+    for part in parts:
+        match part:
+            case And((Compare("<=", Literal(low), term), Compare("<" | "<=" as op, above, Literal(high)))) if (
+                term == above
+                and not isinstance(term, Literal)
+                and key_family(term.type) is not None
+                and not (is_nan(low) or is_nan(high))
+            ):
+                for end, listed in zip((low, high, op == "<="), ends.setdefault(term, ([], [], [])), strict=True):
+                    listed.append(end)
+            case _:
+                others.append(part)
+    return {
+        term: (pa.array(lows, term.type), pa.array(highs, term.type), np.array(closed))
+        for term, (lows, highs, closed) in ends.items()
+    }, others
+
+
 def _chosen(choice: Chosen) -> Proof:
     """A choice as one step function, if it is among conditions on one term, such as ``coalesce(x, 7) > 5``."""
     parts = (choice.condition, choice.then, choice.otherwise)
@@ -325,6 +354,8 @@ def _chosen(choice: Chosen) -> Proof:
         return choice
     condition, then, otherwise = (_steps_of(part, terms[0]) for part in parts)
     if condition is None or then is None or otherwise is None:
+        return choice
+    if len(condition.cuts) + len(then.cuts) + len(otherwise.cuts) > _MOST_CUTS:
         return choice
     taken = condition.tested(True)
     return Steps.any_of([Steps.all_of([taken, then]), Steps.all_of([taken.negated(), otherwise])])
