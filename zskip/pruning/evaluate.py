@@ -310,17 +310,15 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
             limit.left -= 1
-            return _chosen(Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit)))
+            choice = Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit))
+            # Of choices within one another, each would sort the cuts of all.
+            return choice if isinstance(then, Choose) or isinstance(otherwise, Choose) else _chosen(choice)
         case Contains():
             return node
         case Opaque(implies=implies):
             return node if implies is None else Implied(node, proof_of(implies, limit))
         case Computable(part):
             return Computed(proof_of(part, limit), node)
-
-
-_MOST_CUTS = 8
-"""Cuts of a choice that becomes one step function: of choices within one another, each would sort those of all."""
 
 
 def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
@@ -354,8 +352,6 @@ def _chosen(choice: Chosen) -> Proof:
         return choice
     condition, then, otherwise = (_steps_of(part, terms[0]) for part in parts)
     if condition is None or then is None or otherwise is None:
-        return choice
-    if len(condition.cuts) + len(then.cuts) + len(otherwise.cuts) > _MOST_CUTS:
         return choice
     taken = condition.tested(True)
     return Steps.any_of([Steps.all_of([taken, then]), Steps.all_of([taken.negated(), otherwise])])
