@@ -336,7 +336,8 @@ def _opened(options: Mapping[str, str]) -> Table:
     if not path:
         raise InvalidOption(
             'format("zskip") needs a path: .load("lake/conn"), or CREATE TABLE conn USING zskip LOCATION \'…\' '
-            "without a list of columns."
+            "without a list of columns. INSERT INTO gives no path: append by "
+            'df.write.format("zskip").mode("append").save(path).'
         )
     if not is_supported(path):
         raise InvalidOption(
