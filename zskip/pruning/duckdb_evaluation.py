@@ -167,7 +167,7 @@ def _points(
     if there are none, or too many rows."""
     counts = [_counts(span, column, statistics) for span, column in zip(spans, columns, strict=True)]
     for span, count in zip(spans, counts, strict=True):
-        unsure = unsure & ~span.nan & (~span.value | (count <= _WIDEST))
+        unsure = unsure & ~span.nan & (count <= _WIDEST)
     unit = np.flatnonzero(unsure)
     rows_before = np.cumsum(np.prod([count[unit] + 1.0 for count in counts], axis=0))
     unit = unit[rows_before <= _MOST_ROWS]
@@ -214,15 +214,17 @@ def _is_enumerable(type: pa.DataType) -> bool:
 
 
 def _counts(span: Span, column: Reference, statistics: Statistics) -> np.ndarray:
-    """The number of values that each unit may hold; infinite where it is unknown."""
+    """The number of values that each unit may hold, apart from NULL; infinite where it is unknown."""
+    ranges = statistics.columns.get(column.path)
     if _is_enumerable(column.type):
         # Doubles are inexact far from zero, but not where the difference is small.
         near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * _WIDEST
-        return np.where(near & (span.upper >= span.lower), span.upper - span.lower + 1.0, np.inf)
-    ranges = statistics.columns.get(column.path)
-    if ranges is None or ranges.lower.type != column.type:
-        return np.full(len(span), np.inf)
-    return np.where(np.asarray(pc.fill_null(pc.equal(ranges.lower, ranges.upper), False)), 1.0, np.inf)
+        count = np.where(near & (span.upper >= span.lower), span.upper - span.lower + 1.0, np.inf)
+    elif ranges is None or ranges.lower.type != column.type:
+        count = np.full(len(span), np.inf)
+    else:
+        count = np.where(np.asarray(pc.fill_null(pc.equal(ranges.lower, ranges.upper), False)), 1.0, np.inf)
+    return np.where(span.value, count, 0.0)
 
 
 def _is_utf8(values: pa.Array) -> bool:
