@@ -13,9 +13,10 @@ from zskip.writer import upsert
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="whether a process has stopped is read from /proc")
 
 
-def test_no_row_is_lost_doubled_or_old(tmp_path: Path) -> None:
-    done = histories.histories(str(tmp_path), count=8)
-    assert done.versions > 40
+@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_row_is_lost_doubled_or_old(tmp_path: Path, count: int) -> None:
+    done = histories.histories(str(tmp_path), count=count)
+    assert done.versions > 5 * count
     assert any("killed" in ended for ended in done.ended)
 
 
