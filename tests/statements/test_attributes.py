@@ -519,17 +519,17 @@ def test_doctor_says_what_refresh_joins_would_do(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     files = len(table.plan().paths)
 
-    def said() -> list[str]:
+    def advice() -> list[str]:
         return [each for each in doctor(table.uri).advice if "dimension" in each]
 
-    assert said() == []
+    assert advice() == []
     zskip.open(tmp_path / "customer").append(pa.table({"k": [9], "region": ["AFRICA"]}))
-    (changed,) = said()
+    (changed,) = advice()
     assert f"customer has changed since its attributes were computed for {files} of the files" in changed
     table.refresh_joins()
-    assert said() == []
+    assert advice() == []
     shutil.rmtree(tmp_path / "customer")
-    (gone,) = said()
+    (gone,) = advice()
     assert f"customer, {tmp_path / 'customer'}, cannot be read" in gone
 
 

@@ -99,11 +99,8 @@ def row_groups(
 def schemas(storage: Readable, listed: Listed) -> list[tuple[np.ndarray, Schema]]:
     """The schemas of files, each with the numbers of its files in the listing. Raises `CorruptFile`."""
     found: dict[bytes, tuple[list[np.ndarray], Schema]] = {}
-    first = 0
-    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
-        for group in _grouped(storage, listed.path.slice(first, len(ends)), list(ends), first):
-            found.setdefault(identity(group.schema), ([], group.schema))[0].append(group.files)
-        first += len(ends)
+    for group in _groups(storage, listed):
+        found.setdefault(identity(group.schema), ([], group.schema))[0].append(group.files)
     return [(np.concatenate(files), schema) for files, schema in found.values()]
 
 
@@ -129,24 +126,16 @@ def whole(storage: Readable, path: str) -> pq.ParquetFile:
 
 def files_of(storage: Readable, listed: Listed, wanted: Callable[[trust.Writer], bool]) -> Iterator[int]:
     """The numbers of the files whose writer is wanted. Raises `CorruptFile`."""
-    first = 0
-    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
-        for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
-            if wanted(trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)):
-                yield from group.files.tolist()
-        first += len(ends)
+    for group in _groups(storage, listed):
+        if wanted(group.origin):
+            yield from group.files.tolist()
 
 
 def with_instants_of_files(storage: Readable, listed: Listed, schema: pa.Schema) -> pa.Schema:
     """A table's schema with the columns in UTC that are INT96 in some of its files. Raises `CorruptFile`."""
     if not holds_clock(schema):
         return schema
-    first = 0
-    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
-        groups = _grouped(storage, listed.path.slice(first, len(ends)), ends, first)
-        schema = with_instants_of_all(schema, [(group.schema.arrow, group.leaves) for group in groups])
-        first += len(ends)
-    return schema
+    return with_instants_of_all(schema, ((group.schema.arrow, group.leaves) for group in _groups(storage, listed)))
 
 
 def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:
@@ -165,6 +154,10 @@ class _Group:
     footers: Footers
     schema: Schema
     leaves: pq.ParquetSchema
+
+    @property
+    def origin(self) -> trust.Writer:
+        return trust.writer(self.footers.created_by.decode(errors="replace"), self.footers.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +205,14 @@ def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wan
         )
 
 
+def _groups(storage: Readable, listed: Listed) -> Iterator[_Group]:
+    """All files, by the shape of their footers in each block. Raises `CorruptFile`."""
+    first = 0
+    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
+        yield from _grouped(storage, listed.path.slice(first, len(ends)), ends, first)
+        first += len(ends)
+
+
 def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
     data, file_ends = joined(ends)
     stops = file_ends - footer_reads.TRAILER_BYTES
@@ -240,7 +241,7 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
 def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
     """The statistics of a group's row groups, in the columns of its files: all, or only those in ``wanted``."""
     row_count = pa.array(group.footers.rows, pa.int64())
-    origin = trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)
+    origin = group.origin
     leaf = dict(_leaf_numbers(group.schema))
     columns = {}
     for own in group.schema:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.core import types as t
 from zskip.core.progress import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import may_hold_nan, widened, widens
@@ -86,7 +85,7 @@ def _scanned(
 
 def _readers_agree(origin: trust.Writer, column: Column) -> bool:
     opaque = any(column.path == path or column.path.startswith(path + ".") for path, _ in origin.opaque)
-    return not opaque and not (origin.rebased and (t.is_date(column.type) or t.is_timestamp(column.type)))
+    return not opaque and not (origin.rebased and trust.is_of_calendar(column.type))
 
 
 def _as(column: ColumnStatistics, type: pa.DataType) -> ColumnStatistics:

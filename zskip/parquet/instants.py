@@ -31,10 +31,10 @@ def by_leaf(
     schema: pa.Schema, file: ParquetSchema, change: Callable[[pa.DataType, ColumnSchema], pa.DataType]
 ) -> pa.Schema:
     """A file's Arrow schema with the type of each leaf changed by its type and what Parquet says of it."""
-    leaves = iter([file.column(number) for number in range(len(file.names))])
+    columns = iter([file.column(number) for number in range(len(file.names))])
 
     def changed(type: pa.DataType) -> pa.DataType:
-        stored = [next(leaves) for _ in _leaves(type)]
+        stored = [next(columns) for _ in leaves(type)]
         return change(type, stored[0]) if len(stored) == 1 else type
 
     return _mapped(schema, changed)
@@ -59,7 +59,7 @@ def holds_int96(file: ParquetSchema) -> bool:
 
 def holds_clock(schema: pa.Schema) -> bool:
     """Whether a schema has a timestamp without a zone, at any depth: only those can be INT96."""
-    return any(t.is_timestamp(leaf) and leaf.tz is None for field in schema for leaf in _leaves(field.type))
+    return any(t.is_timestamp(leaf) and leaf.tz is None for field in schema for leaf in leaves(field.type))
 
 
 def _adopted(field: pa.Field, marked: pa.Schema, own: pa.Schema) -> pa.Field:
@@ -114,17 +114,17 @@ def _list(type: pa.DataType, item: pa.DataType) -> pa.DataType:
     return pa.large_list(field) if t.is_large_list(type) else pa.list_(field)
 
 
-def _leaves(type: pa.DataType) -> Iterator[pa.DataType]:
+def leaves(type: pa.DataType) -> Iterator[pa.DataType]:
     """The leaves of a type, as Parquet stores it."""
     if isinstance(type, pa.BaseExtensionType):
-        yield from _leaves(type.storage_type)
+        yield from leaves(type.storage_type)
     elif t.is_struct(type):
         for field in type:
-            yield from _leaves(field.type)
+            yield from leaves(field.type)
     elif t.is_map(type):
-        yield from _leaves(type.key_type)
-        yield from _leaves(type.item_type)
+        yield from leaves(type.key_type)
+        yield from leaves(type.item_type)
     elif _is_list(type):
-        yield from _leaves(type.value_type)
+        yield from leaves(type.value_type)
     else:
         yield type

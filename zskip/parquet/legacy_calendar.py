@@ -16,6 +16,7 @@ from zskip.core import types as t
 from zskip.errors import CorruptFile, SchemaError
 from zskip.parquet import footers, trust
 from zskip.parquet.footer_reads import Readable
+from zskip.parquet.instants import leaves
 
 
 def refuse_old_files(storage: Readable, paths: Sequence[str], schema: pa.Schema) -> None:
@@ -50,8 +51,8 @@ def refuse_old_values(file: pq.ParquetFile, name: str) -> None:
 
 
 def _require_new(rows: pa.Array, column: str, name: str) -> None:
-    for leaf in _leaves(rows):
-        least = pc.min(leaf) if _is_of_calendar(leaf.type) else pa.scalar(None)
+    for leaf in _values(rows):
+        least = pc.min(leaf) if trust.is_of_calendar(leaf.type) else pa.scalar(None)
         if least.is_valid and pc.less(least, trust.calendars_agree_since(leaf.type)).as_py():
             raise SchemaError(
                 f'"{name}" was written by Spark in its legacy calendar, in which its "{column}" has a value before '
@@ -61,14 +62,10 @@ def _require_new(rows: pa.Array, column: str, name: str) -> None:
 
 
 def _has_times(fields: Iterable[pa.Field]) -> bool:
-    return any(_is_of_calendar(leaf.type) for field in fields for leaf in _leaves(pa.array([], field.type)))
+    return any(trust.is_of_calendar(leaf) for field in fields for leaf in leaves(field.type))
 
 
-def _is_of_calendar(type: pa.DataType) -> bool:
-    return bool(t.is_date(type) or t.is_timestamp(type))
-
-
-def _leaves(rows: pa.Array) -> Iterator[pa.Array]:
+def _values(rows: pa.Array) -> Iterator[pa.Array]:
     """The values at the ends of nested rows."""
     if isinstance(rows, pa.ExtensionArray):
         rows = rows.storage
@@ -82,4 +79,4 @@ def _leaves(rows: pa.Array) -> Iterator[pa.Array]:
         yield rows
         return
     for each in inner:
-        yield from _leaves(each)
+        yield from _values(each)

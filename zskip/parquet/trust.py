@@ -113,6 +113,11 @@ def _writer(created_by: str, pairs: tuple[tuple[bytes, bytes], ...]) -> Writer:
     return Writer(name, version, rebased, legacy, _opaque(metadata.get(_SPARK_ROW, b"")))
 
 
+def is_of_calendar(type: pa.DataType) -> bool:
+    """Whether the days of a type's values depend on the calendar."""
+    return bool(t.is_date(type) or t.is_timestamp(type))
+
+
 def calendars_agree_since(type: pa.DataType) -> pa.Scalar:
     """The first date or timestamp of a type that both calendars write alike."""
     since = _DATES_AGREE_SINCE if t.is_date(type) else _TIMESTAMPS_AGREE_SINCE
@@ -191,7 +196,7 @@ def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writ
         if not origin.known:
             zeros = pc.and_(pc.equal(lower, pa.scalar(0, type)), pc.equal(upper, pa.scalar(0, type)))
             distrusted = pc.or_kleene(distrusted, zeros)
-    if origin.rebased and (t.is_date(type) or t.is_timestamp(type)):
+    if origin.rebased and is_of_calendar(type):
         distrusted = pc.or_kleene(distrusted, pc.less(lower, calendars_agree_since(type)))
     distrusted = pc.fill_null(distrusted, False)
     unknown = pa.scalar(None, type)
