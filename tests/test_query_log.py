@@ -125,6 +125,18 @@ def test_tend_says_by_how_much_the_layout_no_longer_serves(table: zskip.Table) -
     assert [step.name for step in table.tend().steps] == ["sketches", "optimize", "vacuum"]
 
 
+def test_tend_does_its_work_beside_a_log_of_other_columns(table: zskip.Table) -> None:
+    table.query_log.start()
+    for user in range(30):
+        table.plan(f"user = {user}")
+    table.overwrite(pa.table({"visitor": range(100)}), by="visitor")
+    assert table.tend().steps[0].done == "too few plans were logged to judge it: 0 of 20"
+    for user in range(30):
+        table.plan(f"visitor = {user}")
+    table.delete("visitor >= 0")
+    assert table.tend().steps[0].done == "the table has no rows"
+
+
 def test_the_command_line_logs_shows_and_advises(table: zskip.Table, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", table.uri]) == 0
     assert "The log is not on." in capsys.readouterr().out

@@ -609,8 +609,9 @@ class Table:
                 followed = self.refresh()
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
-        base = self._newest()
-        steps = [self._layout_step(given, most, recluster, dry_run)] if base.managed and self.query_log.is_on else []
+        newest = Table(self._storage, self._newest())
+        is_judged = newest.snapshot.managed and self.query_log.is_on
+        steps = [newest._layout_step(given, most, recluster, dry_run)] if is_judged else []
         done = writer.tend(
             self._storage,
             given,
@@ -626,12 +627,16 @@ class Table:
 
     def _layout_step(self, given: WriteOptions, max_bytes: int | None, recluster: bool, dry_run: bool) -> Step:
         """Whether the layout still serves the queries of the log, and a better one, if that is asked for."""
+        from zskip.advisor.query_logs import queries_asked
         from zskip.core.receipts import Step
 
-        asked = len(self.query_log.read())
+        logged = queries_asked(self.query_log, self.snapshot.schema)
+        asked = len(logged)
         if asked < _FEWEST_ASKED:
             return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")
-        advice = self.advise(self.logged_queries())
+        if not self.snapshot.totals.rows:
+            return Step("layout", "the table has no rows")
+        advice = self.advise(logged)
         best, today = advice.candidates[0], advice.today
         if today is None or best.read > _MUCH_LESS * today:
             return Step("layout", f"serves the {asked:,} logged plans, which read {today or 0:.1%}")
@@ -788,7 +793,10 @@ class Table:
         from zskip.advisor.query_logs import queries_asked, queries_of_log
 
         if duckdb_log is None and spark_event_log is None and log_name is None and self.query_log.is_on:
-            return queries_asked(self.query_log, self.snapshot.schema)
+            asked = queries_asked(self.query_log, self.snapshot.schema)
+            if not asked:
+                raise InvalidOption(f"The log of {self.uri} has no query yet: it is filled by the plans of the table.")
+            return asked
         return queries_of_log(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
     def plot(
