@@ -68,11 +68,11 @@ def bytes_read(table: zskip.Table, statements: list[str]) -> float:
             sizes[number] += [footer.row_group(group).column(c).total_compressed_size for c in range(len(names))]
     read = every = 0.0
     for statement in statements:
-        query = table_query(statement, table.snapshot.schema)
+        query = table_query(statement, table._index.snapshot.schema)
         if query is None:
             raise ValueError(f"no condition on the table: {statement}")
         named = [c for c, name in enumerate(names) if query.columns is None or name in query.columns]
-        kept = [paths[path] for path in table.plan(bind(query.condition, table.snapshot.schema)).paths]
+        kept = [paths[path] for path in table.plan(bind(query.condition, table._index.snapshot.schema)).paths]
         read += sizes[np.ix_(kept, named)].sum()
         every += sizes[:, named].sum()
     return read / every

@@ -169,7 +169,7 @@ def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
                 clock=clock,
             )
         took = f"{slow * 1000:,.0f} ms and {quick * 1000:,.0f} ms"
-        at_least(wanted, slow / quick, f"Spark, {name} of {len(table.index):,} files, {took}: faster", " times")
+        at_least(wanted, slow / quick, f"Spark, {name} of {len(table._index):,} files, {took}: faster", " times")
     for claim in tpch(spark, folder, scale, []):
         print(f"{'PASS' if claim.holds else 'FAIL'}  {claim.what}: {claim.found}, wanted {claim.wanted}", flush=True)
     spark.stop()

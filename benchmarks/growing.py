@@ -117,7 +117,7 @@ def measured(ranges: Mapping[str, tuple[np.ndarray, np.ndarray]], counts: np.nda
 
 
 def of_table(table: zskip.Table, rows: pa.Table) -> np.ndarray:
-    statistics = table.index.files(None, _BY).statistics
+    statistics = table._index.files(None, _BY).statistics
     ranges = {name: (np.asarray(one.lower), np.asarray(one.upper)) for name, one in statistics.columns.items()}
     return measured(ranges, np.asarray(statistics.row_count), rows)
 
@@ -143,10 +143,10 @@ def grow(name: str, case: Case) -> None:
         known = set(table.plan().scan.relative_paths)
         for number, rows in enumerate(nights[1:], 1):
             table.append(rows)
-            before = len(table.index)
+            before = len(table._index)
             done = table.optimize()
-            everything = np.arange(len(table.index))
-            paths, held = table.index.paths(everything), table.index.row_counts(everything)
+            everything = np.arange(len(table._index))
+            paths, held = table._index.paths(everything), table._index.row_counts(everything)
             now = dict(zip(paths.to_pylist(), held.to_pylist(), strict=True))
             written += sum(rows_held for path, rows_held in now.items() if path not in known)
             known = set(now)
@@ -158,7 +158,7 @@ def grow(name: str, case: Case) -> None:
                 ours.append(of_table(table, so_far))
                 full.append(figure)
         assert table.optimize().files_rewritten == 0, "a second optimize changes nothing"
-        count = len(table.index)
+        count = len(table._index)
     read, opened = np.mean(ours, axis=0) / np.mean(full, axis=0)
     appended = sum(rows.num_rows for rows in nights)
     at_most(case.read, float(read), f"{name}: rows read by look-ups, averaged over the nights, of a full rewrite's")

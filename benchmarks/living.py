@@ -54,13 +54,13 @@ def live(name: str, cache: Path, seed: int) -> None:
             table.append(some)
         kept = first <= set(table.plan().scan.relative_paths)
         truth = Truth(case, pa.concat_tables([source, *later]), [])
-        grown, stored = truth.skipped(Path(place)), table.snapshot.totals.bytes
+        grown, stored = truth.skipped(Path(place)), table._index.snapshot.totals.bytes
         began = time.perf_counter()
         receipt = table.optimize()
         took = time.perf_counter() - began
         again = table.optimize().files_rewritten
         table.vacuum("0 days")
-        mended, held = truth.skipped(Path(place)), table.snapshot.totals.files
+        mended, held = truth.skipped(Path(place)), table._index.snapshot.totals.files
         began = time.perf_counter()
         table.optimize(full=True)
         full_took = time.perf_counter() - began
@@ -69,7 +69,7 @@ def live(name: str, cache: Path, seed: int) -> None:
         print(
             f"{name}, seed {seed}: {begun:,} rows, skipped {new:.4f} new, {grown:.4f} after {_APPENDS} appends, "
             f"{mended:.4f} after optimize ({held} files, {took:.1f} s), "
-            f"{whole:.4f} rewritten whole ({table.snapshot.totals.files} files, {full_took:.1f} s)",
+            f"{whole:.4f} rewritten whole ({table._index.snapshot.totals.files} files, {full_took:.1f} s)",
             flush=True,
         )
     at_least(1, float(kept), f"{name}: appends leave every file of the table where it is")

@@ -84,7 +84,7 @@ def keys(folder: Path, files: int) -> None:
     read = [len(table.plan(f"uid = {quoted(value)}")) for value in asked]
     assert min(read) == 1
     at_most(1.02, float(np.mean(read)), f"{count:,} unique keys in {files:,} files: files read a look-up")
-    at_most(3.5, table.snapshot.sketches[0].bytes / count, "bytes a key")
+    at_most(3.5, table._index.snapshot.sketches[0].bytes / count, "bytes a key")
     nothing = [len(table.plan(f"uid = 'none of them {number}'")) for number in range(1000)]
     at_most(0.01, float(np.mean(nothing)), "files read in vain, a look-up of a key that is not there")
     opened = zskip.open(table.uri)
@@ -132,8 +132,8 @@ def write(folder: Path, files: int) -> None:
 
 def sizes(table: zskip.Table) -> str:
     """The size of each sketch beside the data's."""
-    data = table.snapshot.totals.bytes or 0
-    parts = [f"{s.name.kind} of {s.name.column} {s.bytes / 1e6:.2f} MB" for s in table.snapshot.sketches]
+    data = table._index.snapshot.totals.bytes or 0
+    parts = [f"{s.name.kind} of {s.name.column} {s.bytes / 1e6:.2f} MB" for s in table._index.snapshot.sketches]
     return f"{', '.join(parts)}, data {data / 1e6:.1f} MB"
 
 
@@ -211,7 +211,7 @@ def appends(folder: Path, files: int) -> None:
     table = zskip.write(rows.slice(0, 100_000), fresh(folder / "appends"), by="a", files=50, sketches={"uid": "values"})
     for turn in range(50):
         table.append(rows.slice(100_000 + turn * 2000, 2000))
-    at_most(8, len(table.snapshot.sketches[0].segments), "segments after 50 appends")
+    at_most(8, len(table._index.snapshot.sketches[0].segments), "segments after 50 appends")
     asked = [rows["uid"][place].as_py() for place in random.integers(0, 200_000, LOOK_UPS).tolist()]
 
     def look_up() -> float:
@@ -220,7 +220,7 @@ def appends(folder: Path, files: int) -> None:
 
     before = look_up()
     table.optimize()
-    assert len(table.snapshot.sketches[0].segments) == 1
+    assert len(table._index.snapshot.sketches[0].segments) == 1
     at_most(2, before / look_up(), "a look-up after 50 appends, against one segment", " times")
 
 

@@ -192,7 +192,7 @@ def skew(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) ->
     for _ in range(2):  # the first run warms the JVM up
         shutil.rmtree(path, ignore_errors=True)
         table = zskip.spark.write(rows, path, by=["user"], files=20)
-    counts = sorted(table.index.row_counts(np.arange(len(table.index))).to_pylist())
+    counts = sorted(table._index.row_counts(np.arange(len(table._index))).to_pylist())
     tasks = sorted(last_write(spark))
     assert len(tasks) >= len(counts)
     print(

@@ -360,8 +360,8 @@ def costs(folder: Path, files: int) -> None:
         began = time.process_time()
         table = zskip.write(source, path, files=files, **options)
         taken[name] = time.process_time() - began
-        bytes_[name] = table.snapshot.totals.bytes or 0
-        parts[name] = sum(part.size for part in table.snapshot.parts)
+        bytes_[name] = table._index.snapshot.totals.bytes or 0
+        parts[name] = sum(part.size for part in table._index.snapshot.parts)
         print(f"{name}: {taken[name]:.1f} s of processor, {bytes_[name]:,} bytes, index {parts[name]:,} bytes")
         shutil.rmtree(path)
     at_most(SIZE, bytes_["by_workload"] / bytes_["without"], "size of the facts, by that without dimensions")

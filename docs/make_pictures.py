@@ -45,9 +45,9 @@ def beside(tables: dict[str, zskip.Table], x: str, y: str, where: str) -> altair
     """The same columns of several tables."""
     charts = []
     for title, table in tables.items():
-        lit = np.zeros(len(table.index), bool)
-        lit[find_survivors(table.index, table.plan(where).predicate).numbers] = True
-        known = table.index.files(None, [x, y]).statistics
+        lit = np.zeros(len(table._index), bool)
+        lit[find_survivors(table._index, table.plan(where).predicate).numbers] = True
+        known = table._index.files(None, [x, y]).statistics
         charts.append(plot.boxes(known, x, y, survivors=lit, title=title, size=(270, 230)))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Automatically deduplicated selection")  # they zoom together, and may

@@ -77,7 +77,7 @@ def test_pictures_are_saved_by_their_ending(tmp_path, name):
 def test_a_page_shows_bounds_under_the_pointer_without_a_network(tmp_path):
     table = zskip.write(ROWS, tmp_path / "table", by=["n", "text"], files=2)
     page = plot.save(table.plot("n", "text", where="n = 4"), tmp_path / "a.html").read_text(encoding="utf-8")
-    assert all(path in page for path in table.index.paths(np.arange(2)).to_pylist())
+    assert all(path in page for path in table._index.paths(np.arange(2)).to_pylist())
     assert "1 of 2 read" in page
     assert "<script src=" not in page
 

@@ -25,12 +25,12 @@ def rows(count: int) -> pa.Table:
 
 def test_a_small_table_has_row_groups_to_skip(tmp_path: Path) -> None:
     table = zskip.write(rows(50_000), tmp_path / "t", by=["a"])
-    assert (table.snapshot.totals.files, table.snapshot.totals.row_groups) == (1, 13)
+    assert (table._index.snapshot.totals.files, table._index.snapshot.totals.row_groups) == (1, 13)
     plan = table.plan("a = 7")
     assert plan.skipped.row_groups.part == 12
     assert pq.read_metadata(plan.paths[0]).num_row_groups == 13
     table.append(rows(200_000))  # what comes later has row groups of the usual size
-    assert table.snapshot.totals.row_groups - 13 == sum(
+    assert table._index.snapshot.totals.row_groups - 13 == sum(
         -(-file.rows // 122_880) for file in table.plan().files if file.path != plan.paths[0]
     )
 
@@ -40,7 +40,10 @@ def test_row_groups_of_larger_tables_are_as_before(tmp_path: Path) -> None:
         "many files": zskip.write(rows(50_000), tmp_path / "a", by=["a"], files=40),
         "given": zskip.write(rows(50_000), tmp_path / "b", by=["a"], row_group_rows=50_000),
     }
-    assert {name: table.snapshot.totals.row_groups for name, table in counts.items()} == {"many files": 40, "given": 1}
+    assert {name: table._index.snapshot.totals.row_groups for name, table in counts.items()} == {
+        "many files": 40,
+        "given": 1,
+    }
 
 
 def test_a_table_with_nothing_to_skip_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_a_batch_is_appended_once(table: zskip.Table) -> None:
     assert table.append(rows_of(10, 2), batch=("job", 7)).rows == 10
     assert table.append(rows_of(10, 2), batch=("job", 7)).rows == 0
     assert table.append(rows_of(10, 3), batch=("job", 8)).rows == 10
-    assert table.snapshot.totals.rows == 20_020
+    assert table._index.snapshot.totals.rows == 20_020
 
 
 def test_an_added_column_is_null_in_older_files(table: zskip.Table) -> None:
@@ -170,7 +170,7 @@ def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Pat
     for seed in range(2, 22):
         table.append(rows_of(2_000, seed))
     everything = ids(table.to_arrow())
-    total = table.snapshot.totals.bytes
+    total = table._index.snapshot.totals.bytes
     assert table.optimize(dry_run=True).files_after is None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < total / 2
@@ -198,8 +198,8 @@ def test_overwrite_keeps_what_is_not_given_anew(table: zskip.Table) -> None:
     assert table.overwrite(rows_of(1000, 3), files=5).files == 5
     assert table.overwrite(rows_of(1000, 3), rows_per_file=500).files == 2
     table.overwrite(rows_of(1000, 4), by="id", partition_by=())
-    assert table.snapshot.layout is not None
-    assert table.snapshot.layout.columns == ("id",)
+    assert table._index.snapshot.layout is not None
+    assert table._index.snapshot.layout.columns == ("id",)
     assert ids(table.to_arrow()) == ids(rows_of(1000, 4))
     with pytest.raises(InvalidOption, match="rows_per_file"):
         table.overwrite(rows_of(10, 5), row_per_file=3)
@@ -235,7 +235,7 @@ def test_an_append_to_a_table_that_was_overwritten_meanwhile_mixes_nothing(
         }
     newest = zskip.open(table.uri)
     found = newest.to_arrow()
-    assert found.num_rows == late.snapshot.totals.rows + kept
+    assert found.num_rows == late._index.snapshot.totals.rows + kept
     assert newest.verify(["a IS NOT NULL"]).clean
 
 
@@ -453,10 +453,18 @@ def test_objects_say_what_they_are(tmp_path: Path) -> None:
     table = zskip.write(rows, tmp_path / "lake", by=["a", "b"], files=4)
     plan = table.plan("a < 300 AND b = 5")
     assert repr(plan.predicate) == "<Predicate: a < 300 AND b = 5>"
-    assert "4 files" in repr(table.index)
-    assert repr(table.snapshot).startswith("<Snapshot 1: write at ")
+    assert "4 files" in repr(table._index)
+    assert repr(table._index.snapshot).startswith("<Snapshot 1: write at ")
     assert str(plan.skipped).startswith("files 3 of 4 (75 %), row groups ")
-    for shown in (table, plan, plan.files, plan.files[0], table.index, table.snapshot, table.snapshot.layout):
+    for shown in (
+        table,
+        plan,
+        plan.files,
+        plan.files[0],
+        table._index,
+        table._index.snapshot,
+        table._index.snapshot.layout,
+    ):
         assert len(repr(shown)) < 600
         assert " at 0x" not in repr(shown)
     longest = table.plan(" OR ".join(f"a = {n}" for n in range(200)))

@@ -249,7 +249,7 @@ def open(
             return Table(*own, most)
         source = table_formats.source_of(path, version, moment, storage_options, deep)
         if source is not None:
-            return Table.of_source(source, most)
+            return Table._of_source(source, most)
     storage = writer.backend_of(session).open_storage(cast("str", path), storage_options)
     return Table(storage, tablelog.load(storage, None if version is None else require_version(version), moment), most)
 
@@ -269,7 +269,7 @@ def attach(
     ``deep``: as for `open`, for all users of the table. Raises `InvalidOption` for a zskip table.
     """
     check_options(deep=deep)
-    return Table.of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
+    return Table._of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
 
 
 def cluster(
@@ -404,7 +404,7 @@ def advise(
     if isinstance(source, str | os.PathLike):
         found = table_formats.source_of(source, storage_options=storage_options)
         if found is not None:
-            return Table.of_source(found).advise(
+            return Table._of_source(found).advise(
                 workload, files=files, weigh=weigh, joins=joins, seed=seed, progress=progress
             )
         storage = open_storage(source, storage_options)

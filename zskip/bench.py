@@ -59,13 +59,13 @@ def bench(
             raise InvalidOption(f'There is no layout "{name}".{nearest(name, LAYOUTS)}')
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
-    index = table.index
+    index = table._index
     session = engine("spark session").active_session() if spark else None
-    known = (table.index, *(() if before is None else (before.index,)))
+    known = (table._index, *(() if before is None else (before._index,)))
     timings = tuple(timing(index, con, query, runs, session, known) for query in queries)
     earlier = None
     if before is not None:
-        older = tuple(timing(before.index, con, query, runs, session, known) for query in queries)
+        older = tuple(timing(before._index, con, query, runs, session, known) for query in queries)
         earlier = Report(before.uri, before.version, runs, older)
     con.execute("RESET TimeZone")
     scores, held_out = compare(index, con, queries, layouts) if layouts else ((), False)

@@ -46,12 +46,12 @@ def scan(
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        proof = None if predicate is None else provable_part(predicate, table.snapshot.schema)
+        proof = None if predicate is None else provable_part(predicate, table._index.snapshot.schema)
         survivors = table.plan(proof).scan.unfiltered()
         wanted = schema.names() if columns is None else columns
         if not len(survivors):
             yield pl.DataFrame(schema={name: schema[name] for name in wanted})
-        elif table.snapshot.uniform and survivors.storage.local is not None and not survivors.partition_by:
+        elif table._index.snapshot.uniform and survivors.storage.local is not None and not survivors.partition_by:
             yield from _native(survivors, schema, wanted, predicate, limit)
         else:
             yield from _converted(survivors, schema, wanted, predicate, limit)

@@ -102,7 +102,7 @@ class Table:
         self._source: Source | None = None
 
     @classmethod
-    def of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
+    def _of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
         """A table of another format, at the newest version of its log."""
         index = table_formats.index_of(source, cache_bytes)
         table = cls(index.storage, index.snapshot)
@@ -110,7 +110,7 @@ class Table:
         return table
 
     def __repr__(self) -> str:
-        totals = self.snapshot.totals
+        totals = self._index.snapshot.totals
         rows = "unknown" if totals.rows is None else f"{totals.rows:,}"
         return f"<zskip table {self.uri}, version {self.version}: {totals.files:,} files, {rows} rows>"
 
@@ -118,9 +118,9 @@ class Table:
         return self.plan().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        totals = self.snapshot.totals
+        totals = self._index.snapshot.totals
         facts = {"version": self.version, "files": totals.files, "rows": totals.rows, "bytes": totals.bytes}
-        layout = self.snapshot.layout
+        layout = self._index.snapshot.layout
         head = "".join(f"<th>{name}</th>" for name in facts)
         cells = "".join(f"<td>{'unknown' if value is None else f'{value:,}'}</td>" for value in facts.values())
         columns = ", ".join(f"{name} {type}" for name, type in zip(self.columns, self.schema.types, strict=True))
@@ -131,24 +131,9 @@ class Table:
         )
 
     @property
-    def storage(self) -> Storage:
-        """The storage of the table."""
-        return self._storage
-
-    @property
-    def index(self) -> Index:
-        """The statistics of this version, which plans read."""
-        return self._index
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot of this version."""
-        return self._index.snapshot
-
-    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the table's rows."""
-        return self.snapshot.schema.arrow
+        return self._index.snapshot.schema.arrow
 
     @property
     def columns(self) -> list[str]:
@@ -205,7 +190,7 @@ class Table:
         check_options(dialect=dialect, timezone=timezone)
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
-        schema = self.snapshot.schema
+        schema = self._index.snapshot.schema
         bound = None if predicate is None else bind_condition(predicate, schema, dialect, timezone, params)
         changed = tablelog.listed(self._index) if freshness == "list" else None
         return planning.find_survivors(self._index, bound, changes=changed)
@@ -283,8 +268,10 @@ class Table:
 
     def _floats_with_nan_or_zero(self) -> set[str]:
         """The floating columns that may hold NaN or -0.0, whose comparisons differ between libraries."""
-        columns = [column for column in self.snapshot.schema if may_hold_nan(column.type) and len(column.parts) == 1]
-        if not self.snapshot.managed:  # files may be added after the look at the statistics
+        columns = [
+            column for column in self._index.snapshot.schema if may_hold_nan(column.type) and len(column.parts) == 1
+        ]
+        if not self._index.snapshot.managed:  # files may be added after the look at the statistics
             return {column.parts[0] for column in columns}
         found = self._index.shards([column.path for column in columns]).columns
         return {column.parts[0] for column in columns if _may_hold_nan_or_zero(found.get(column.path))}
@@ -438,7 +425,7 @@ class Table:
         """
         backend = writer.backend_of(session)
         self.refresh()
-        base = self.snapshot
+        base = self._index.snapshot
         names = named_sketches(sketches, base.schema)
         given = writer.resources_of(options, "session")
         done = writer.complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
@@ -455,7 +442,7 @@ class Table:
     def _sketched(self) -> Sketched:
         from zskip.core.receipts import Sketched
 
-        names = (sketch.name for sketch in self.snapshot.sketches)
+        names = (sketch.name for sketch in self._index.snapshot.sketches)
         return Sketched(self.version, tuple(f"{name.kind} of {name.column}" for name in names))
 
     def optimize(
@@ -610,7 +597,7 @@ class Table:
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
         newest = Table(self._storage, self._newest())
-        is_judged = newest.snapshot.managed and self.query_log.is_on
+        is_judged = newest._index.snapshot.managed and self.query_log.is_on
         steps = [newest._layout_step(given, most, recluster, dry_run)] if is_judged else []
         done = writer.tend(
             self._storage,
@@ -630,23 +617,23 @@ class Table:
         from zskip.advisor.query_logs import queries_asked
         from zskip.core.receipts import Step
 
-        logged = queries_asked(self.query_log, self.snapshot.schema)
+        logged = queries_asked(self.query_log, self._index.snapshot.schema)
         asked = len(logged)
         if asked < _FEWEST_ASKED:
             return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")
-        if not self.snapshot.totals.rows:
+        if not self._index.snapshot.totals.rows:
             return Step("layout", "the table has no rows")
         advice = self.advise(logged)
         best, today = advice.candidates[0], advice.today
         if today is None or best.read > _MUCH_LESS * today:
             return Step("layout", f"serves the {asked:,} logged plans, which read {today or 0:.1%}")
         drift = f"the {asked:,} logged plans read {today:.1%}, and would read {best.read:.1%} by {', '.join(best.by)}"
-        size = self.snapshot.totals.bytes or 0
+        size = self._index.snapshot.totals.bytes or 0
         if not recluster or (max_bytes is not None and size > max_bytes):
             why = f"since max_bytes is {size_text(max_bytes)}" if recluster and max_bytes else "tend(recluster=True)"
             return Step("layout", drift, f"a new layout of {size_text(size)}: {why}")
         wanted = replace(given, by=best.by, layout=best.layout)
-        receipt = writer.cluster_table(self._storage, self.snapshot, wanted, dry_run=dry_run)
+        receipt = writer.cluster_table(self._storage, self._index.snapshot, wanted, dry_run=dry_run)
         return Step("layout", f"{drift}; {'would lay' if dry_run else 'laid'} it out so", receipt=receipt)
 
     # --- analysing ---
@@ -684,7 +671,7 @@ class Table:
             params=params,
             progress=progress or unreported,
         )
-        if not self.snapshot.dimensions:
+        if not self._index.snapshot.dimensions:
             return report
         return replace(report, attributes=writer.refresh_joins.wrong_attributes(self._index, sample, seed))
 
@@ -696,9 +683,9 @@ class Table:
         """
         from zskip.layouts.depth import Clustering, depths
 
-        layout = self.snapshot.layout
+        layout = self._index.snapshot.layout
         names = tuple(layout.columns if layout else ()) if columns is None else names_given(columns, "columns")
-        paths = names if columns is None else [column.path for column in self.snapshot.schema.orderable(names)]
+        paths = names if columns is None else [column.path for column in self._index.snapshot.schema.orderable(names)]
         found = depths(self._index.files(None, paths).statistics, paths)
         return Clustering({name: found[path] for name, path in zip(names, paths, strict=True)})
 
@@ -725,11 +712,13 @@ class Table:
         count = len(self._index)
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
-        total = self.snapshot.totals.rows or read
+        total = self._index.snapshot.totals.rows or read
         from zskip import advisor
         from zskip.advisor.attribute_workload import with_attributes
 
-        dimensions = writer.given_joins(joins) or tuple(writer.Join.recorded(each) for each in self.snapshot.dimensions)
+        dimensions = writer.given_joins(joins) or tuple(
+            writer.Join.recorded(each) for each in self._index.snapshot.dimensions
+        )
         if dimensions:
             queries, rows = with_attributes(queries, rows, dimensions, Path(self.uri).name)
         return advisor.advise(
@@ -793,11 +782,11 @@ class Table:
         from zskip.advisor.query_logs import queries_asked, queries_of_log
 
         if duckdb_log is None and spark_event_log is None and log_name is None and self.query_log.is_on:
-            asked = queries_asked(self.query_log, self.snapshot.schema)
+            asked = queries_asked(self.query_log, self._index.snapshot.schema)
             if not asked:
                 raise InvalidOption(f"The log of {self.uri} has no query yet: it is filled by the plans of the table.")
             return asked
-        return queries_of_log(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
+        return queries_of_log(self.uri, self._index.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
     def plot(
         self,
@@ -823,7 +812,7 @@ class Table:
             return depth_histogram(self.clustering(columns or None))
         if len(columns) != 2:
             raise InvalidOption(f"A picture of boxes has two columns, not {len(columns)}: name two, or say depth=True.")
-        paths = [column.path for column in self.snapshot.schema.orderable(columns)]
+        paths = [column.path for column in self._index.snapshot.schema.orderable(columns)]
         every = np.arange(len(self._index))
         lit = None
         if where is not None:
@@ -857,19 +846,19 @@ class Table:
         target = require_output(path)
         from zskip.inspect import explore
 
-        predicate = None if where is None else bind_condition(where, self.snapshot.schema, "duckdb", "UTC", None)
+        predicate = None if where is None else bind_condition(where, self._index.snapshot.schema, "duckdb", "UTC", None)
         queries = writer.queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []
         if alternatives:
             rows, today, _ = self._sample(seed=0)
-            layout, asked = self.snapshot.layout, [] if predicate is None else [predicate.text]
+            layout, asked = self._index.snapshot.layout, [] if predicate is None else [predicate.text]
             others = explore.alternatives(
                 rows,
                 today,
                 layout.columns if layout is not None else sorted(predicate.columns if predicate else ()),
                 [*asked, *queries],
                 files=len(self._index),
-                total_rows=self.snapshot.totals.rows or len(rows),
+                total_rows=self._index.snapshot.totals.rows or len(rows),
             )
         page = explore.page(self._index, predicate, columns=columns, workload=queries, others=others)
         return explore.save(page, target)
@@ -878,14 +867,14 @@ class Table:
         """The newest version of this table. Raises `CommitConflict` if another table now lies at its path."""
         self._require_own()
         newest = tablelog.newest(self._storage, self.version) or tablelog.load(self._storage)
-        if newest.table_id != self.snapshot.table_id:
+        if newest.table_id != self._index.snapshot.table_id:
             raise CommitConflict(f"{self.uri}: the table was replaced by another one. Open it with zskip.open.")
         return newest
 
     def _require_same_types(self, newest: Snapshot, predicate: Predicate) -> None:
         """Raise `CommitConflict` if a column of a predicate has a new type that is not a widening of the old one."""
         for path in sorted(predicate.columns):
-            here, now = (one.schema.columns.get(path) for one in (self.snapshot, newest))
+            here, now = (one.schema.columns.get(path) for one in (self._index.snapshot, newest))
             if here is not None and now is not None and writer.common_type(here.type, now.type) != now.type:
                 raise CommitConflict(
                     f'The column "{path}" is {here.type} in version {self.version}, at which this object is, and '

@@ -155,9 +155,9 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
             "name": str(file),
         }.items()
     }
-    first, *others = (made.index.files(None, ["a", "b", "c"]).statistics for made in laid_out.values())
+    first, *others = (made._index.files(None, ["a", "b", "c"]).statistics for made in laid_out.values())
     assert all(one == first for one in others)
-    assert all(set(made.snapshot.layout.columns) == set("abc") for made in laid_out.values())
+    assert all(set(made._index.snapshot.layout.columns) == set("abc") for made in laid_out.values())
     assert table.advise(file).queries == ("a = 7", "b < 100")
     assert f"--workload {shlex.quote(str(file))}" in table.advise(str(file)).command
     assert table.advise("a = 7\nb < 100").command.endswith("--workload QUERIES.SQL")
@@ -204,7 +204,7 @@ def test_its_commands_run_for_any_source_and_any_name(tmp_path: Path, monkeypatc
         shutil.rmtree("TARGET", ignore_errors=True)
         assert main(shlex.split(command)[1:]) == 0
     assert main(shlex.split(advice.bench_command)[1:]) == 0
-    assert {advice.candidates[0].by[0]} <= set(zskip.open("TARGET").snapshot.layout.columns)
+    assert {advice.candidates[0].by[0]} <= set(zskip.open("TARGET")._index.snapshot.layout.columns)
 
 
 def test_a_layout_that_nothing_beats_is_kept() -> None:
@@ -272,7 +272,7 @@ def test_advice_proposes_the_attributes_of_dimensions(star: list[str], capsys: p
     assert main(command[1:]) == 0
     capsys.readouterr()
     facts = zskip.open("better/orders")
-    assert [each.name for each in facts.snapshot.dimensions] == ["customer"]
+    assert [each.name for each in facts._index.snapshot.dimensions] == ["customer"]
     asked = star[0].replace("FROM orders, customer", "FROM 'better/orders', 'lake/customer'")
     assert "\"c_region\" = 'asia'" in str(zskip.explain(asked))
 
@@ -286,8 +286,8 @@ def test_advice_on_rows_without_a_name(star: list[str]) -> None:
     advice = zskip.advise(rows, star, joins=JOINS, files=20)
     assert '"customer.c_region"' in advice.candidates[0].by
     table = zskip.write(rows, "elsewhere", workload=star, joins=JOINS, files=20)
-    assert table.snapshot.layout is not None
-    assert '"customer.c_region"' in table.snapshot.layout.columns
+    assert table._index.snapshot.layout is not None
+    assert '"customer.c_region"' in table._index.snapshot.layout.columns
 
 
 @pytest.mark.parametrize("given", ["customer", "customer=lake/customer", "=lake/customer:a=b", "customer=lake:a="])

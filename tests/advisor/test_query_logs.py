@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> zskip.Table:
 
 def logged(table: zskip.Table, log: Path, *more: str) -> None:
     """Run statements on a connection that logs them. FILES in ``more`` are those of the table."""
-    path = table.storage.local
+    path = table._index.storage.local
     with duckdb.connect() as con:
         con.execute("CREATE TABLE other AS SELECT 1 AS a, 2 AS z")
         con.execute(f"CREATE VIEW flows AS FROM '{path}/*.parquet'")
@@ -88,16 +88,16 @@ def test_the_command_advises_by_a_log_and_saves_its_queries(
 ) -> None:
     log, saved = tmp_path / "log", tmp_path / "queries.sql"
     logged(table, log)
-    where = ["advise", str(table.storage.local), "--from-duckdb-log", str(log)]
+    where = ["advise", str(table._index.storage.local), "--from-duckdb-log", str(log)]
     assert main([*where, "--log-name", "flows", "--save-workload", str(saved)]) == 0
     printed = capsys.readouterr().out
     assert "5 queries of the log are on this table" in printed
     assert f"--workload {saved}" in printed
-    assert main(["bench", str(table.storage.local), "--queries", str(saved), "--runs", "1"]) == 0
+    assert main(["bench", str(table._index.storage.local), "--queries", str(saved), "--runs", "1"]) == 0
     capsys.readouterr()
     assert main([*where, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["queries"]) == 4
-    assert main(["advise", str(table.storage.local), "--workload", str(saved), "--log-name", "x"]) == 2
+    assert main(["advise", str(table._index.storage.local), "--workload", str(saved), "--log-name", "x"]) == 2
 
 
 @pytest.mark.parametrize("content", [None, "", "a,b\n1,2\n"])
@@ -137,7 +137,10 @@ def test_a_workload_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_an_event_log_that_is_cut_off_is_read_up_to_there(table: zskip.Table, tmp_path: Path) -> None:
-    scan = {"Location": f"InMemoryFileIndex(1 paths)[file:{table.storage.local}]", "PushedFilters": "[EqualTo(a,5)]"}
+    scan = {
+        "Location": f"InMemoryFileIndex(1 paths)[file:{table._index.storage.local}]",
+        "PushedFilters": "[EqualTo(a,5)]",
+    }
     event = {
         "Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
         "sparkPlanInfo": {"metadata": scan, "children": []},

@@ -120,7 +120,7 @@ def test_a_table_without_columns_to_lay_out_by_takes_those_of_its_workload(tmp_p
     table = zskip.write(
         TABLE, tmp_path / "t", by=None, files=10, workload=["price < 3", "SELECT * FROM t WHERE day = 5"]
     )
-    assert set(table.snapshot.layout.columns) == {"price", "day"}
+    assert set(table._index.snapshot.layout.columns) == {"price", "day"}
     assert len(table.plan("day = 5").paths) < 10
 
 

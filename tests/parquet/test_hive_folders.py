@@ -48,8 +48,8 @@ def test_the_ends_of_names_say_parquet_in_any_case(tmp_path: Path) -> None:
         pq.write_table(ROWS, tmp_path / name)
     (tmp_path / "e.parquet.crc").write_bytes(b"x")
     assert doctor(tmp_path).files == 4
-    assert zskip.write(str(tmp_path), "memory://hive-names/out", by="id").snapshot.totals.rows == 8
-    assert zskip.index(tmp_path).snapshot.totals.files == 4
+    assert zskip.write(str(tmp_path), "memory://hive-names/out", by="id")._index.snapshot.totals.rows == 8
+    assert zskip.index(tmp_path)._index.snapshot.totals.files == 4
 
 
 def test_views_stand_beside_strings(tmp_path: Path) -> None:

@@ -328,9 +328,9 @@ def test_parts_of_a_scan_keep_their_row_groups(table: zskip.Table) -> None:
 
 
 def test_survivors_narrow_by_number(table: zskip.Table) -> None:
-    every = find_survivors(table.index, None)
+    every = find_survivors(table._index, None)
     assert every.narrowed(np.array([3])).scan.to_arrow().num_rows == 100
-    matching = find_survivors(table.index, table.plan("a < 250").predicate)
+    matching = find_survivors(table._index, table.plan("a < 250").predicate)
     assert matching.narrowed(np.array([2, 5])).numbers.tolist() == [2]
 
 

@@ -92,8 +92,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tabl
 
 def kept(table: Table, rows: DataFrame, where: str, jvm: Jvm) -> set[int]:
     conditions = optimized([(where, rows.where(where))])[0]
-    found, _ = catalyst.predicate(conditions, table.snapshot.schema, jvm)
-    return {int(path[-13:-8]) for path in find_survivors(table.index, found).scan.relative_paths}
+    found, _ = catalyst.predicate(conditions, table._index.snapshot.schema, jvm)
+    return {int(path[-13:-8]) for path in find_survivors(table._index, found).scan.relative_paths}
 
 
 def test_files_of_one_value_are_skipped_by_any_expression(spark: SparkSession, table: Table) -> None:

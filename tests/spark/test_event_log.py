@@ -81,7 +81,7 @@ def test_scans_plan_as_the_queries_that_ran(spark: SparkSession, tmp_path: Path)
     assert len(found.queries) == 2 * len(QUERIES)
     assert found.left_out == {"has no condition on its columns": 1, "reads other tables": 1}
     for text, query in zip(found.queries, 2 * QUERIES, strict=True):
-        read = table_query(text, table.snapshot.schema)
+        read = table_query(text, table._index.snapshot.schema)
         assert read is not None
         assert table.plan(read.condition).paths == table.plan(query).paths, query
         assert {"a", "b"} <= (read.columns or set())

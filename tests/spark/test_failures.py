@@ -114,8 +114,8 @@ def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSessi
     assert driver.returncode == 0
     assert json.loads(printed) > 0, "no task was lost or run twice"
     table = zskip.open(folder)
-    assert (table.version, table.snapshot.totals.rows) == (2, 400_000)
-    named = set(table.index.paths(np.arange(len(table.index))).to_pylist())
+    assert (table.version, table._index.snapshot.totals.rows) == (2, 400_000)
+    named = set(table._index.paths(np.arange(len(table._index))).to_pylist())
     older = set(zskip.open(folder, version=1).plan().scan.relative_paths)
     assert {path.name for path in folder.glob("*.parquet")} == named | older
     assert not list(folder.glob("_zskip/staging-*"))
@@ -145,8 +145,8 @@ def test_tasks_that_run_twice_at_a_time_leave_each_row_once(spark: SparkSession,
         assert all(attempts.count("SUCCESS") == 1 and len(attempts) > 1 for attempts in ends)
 
     table = zskip.open(folder)
-    assert (table.version, table.snapshot.totals.rows) == (3, 2 * cluster.ROWS)
-    named = table.index.paths(np.arange(len(table.index))).to_pylist()
+    assert (table.version, table._index.snapshot.totals.rows) == (3, 2 * cluster.ROWS)
+    named = table._index.paths(np.arange(len(table._index))).to_pylist()
     assert len(set(named)) == len(named)
     older = old.plan().scan.relative_paths
     assert {path.name for path in folder.glob("*.parquet")} == {*named, *older}

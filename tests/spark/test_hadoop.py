@@ -110,7 +110,7 @@ def test_a_storage_keeps_the_promises_of_one(server: WebHdfs, store: HadoopStora
 def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: DataFrame) -> None:
     uri = store.uri
     table = zs.write(points, uri, by=["a", "b"], files=8)
-    assert (table.uri, table.version, len(table.index)) == (uri, 1, 8)
+    assert (table.uri, table.version, len(table._index)) == (uri, 1, 8)
     with pytest.raises(TableExists):
         zs.write(points, uri, by="a")
     assert sorted_rows(zs.table(spark, uri).toArrow()) == sorted_rows(points.toArrow())
@@ -131,9 +131,9 @@ def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: 
     left = zskip.open(uri, session=spark)
     assert zs.table(spark, uri).where("a >= 500").count() == 0
     assert zs.table(spark, uri, version=1).count() == 4000
-    assert left.to_arrow(["id"]).num_rows == left.snapshot.totals.rows == zs.table(spark, uri).count()
+    assert left.to_arrow(["id"]).num_rows == left._index.snapshot.totals.rows == zs.table(spark, uri).count()
     left.append(points.limit(5).toArrow())  # by this machine, through the same client
-    assert zs.table(spark, uri).count() == left.snapshot.totals.rows
+    assert zs.table(spark, uri).count() == left._index.snapshot.totals.rows
     assert not [path for path in store.list("").path.to_pylist() if "staging" in path or ".tmp" in path]
 
 
@@ -153,10 +153,10 @@ def test_columns_of_floats_are_known_as_if_their_rows_were_read_here(
     """NaN counts too, which no footer has: of row groups of one length, and of others."""
     nested = points.selectExpr("id", "a", "f", "CASE WHEN id % 5 > 0 THEN struct(float(f) AS g, id) END AS `s.t`")
     table = zs.write(nested, store.uri, by="a", files=3, row_group_rows=500)
-    written = table.index.data_files()
+    written = table._index.data_files()
     assert len(written.row_groups) > 6
     assert columns_of(written) == columns_of(
-        told(server, store, written.path.to_pylist(), table.snapshot.schema).take(
+        told(server, store, written.path.to_pylist(), table._index.snapshot.schema).take(
             np.argsort(np.argsort(written.path.to_pylist()))
         )
     )
@@ -172,13 +172,13 @@ def test_columns_of_floats_are_known_as_if_their_rows_were_read_here(
             for start, end in itertools.pairwise(cuts):
                 writer.write_table(rows.slice(start, end - start))
     odd = ["x.parquet", "y.parquet", "z.parquet"]
-    found = read_footers(spark, store, odd, table.snapshot.schema)
+    found = read_footers(spark, store, odd, table._index.snapshot.schema)
     assert found.row_groups.columns["f"].nan_count.to_pylist()[:3] == [1, 2, 7]
     assert found.files.columns["f"].nan_count.to_pylist() == [10, 10, 0]
-    of_floats = [column.path for column in table.snapshot.schema if pa.types.is_floating(column.type)]
+    of_floats = [column.path for column in table._index.snapshot.schema if pa.types.is_floating(column.type)]
     assert len(of_floats) == 2
     first = found.take(np.array([0]))
-    alike = told(server, store, odd[:1], table.snapshot.schema)
+    alike = told(server, store, odd[:1], table._index.snapshot.schema)
     for ours, theirs in zip(columns_of(first), columns_of(alike), strict=True):
         assert [ours[path] for path in of_floats] == [theirs[path] for path in of_floats]
 
@@ -204,7 +204,7 @@ def test_partitions_streams_and_an_index_over_what_lies_there(
         pq.write_table(rows.slice(1000 * number, 1000), local / f"{number}.parquet")
     here = zskip.index(shutil.copytree(local, local / "_other"), deep=True)
     there = zs.index(spark, f"{store.uri}/raw", deep=True)
-    assert columns_of(there.index.data_files()) == columns_of(here.index.data_files())
+    assert columns_of(there._index.data_files()) == columns_of(here._index.data_files())
     once = zs.table(spark, there)
     assert once.where("id = 2500").count() == 1
     pq.write_table(rows.slice(0, 10), local / "3.parquet")

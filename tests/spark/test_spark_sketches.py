@@ -39,15 +39,15 @@ def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: P
     assert found(table, 77) == (1, [77])
     assert len(table.plan(f"uid LIKE '%{NAMES[500][1:7]}%'")) <= 2
     alone = zskip.write(table.to_arrow(), tmp_path / "alone", by="n", files=5, partition_by="part", sketches=sketches)
-    assert table.snapshot.sketches[0].segments[0].entries == 1000
-    assert alone.snapshot.sketches[0].segments[0].entries == 1000
+    assert table._index.snapshot.sketches[0].segments[0].entries == 1000
+    assert alone._index.snapshot.sketches[0].segments[0].entries == 1000
     table.append(rows(spark, 1000, 1200), session=spark)
     assert found(table, 1100) == (1, [1100])
     table.delete(f"uid = '{NAMES[77]}'", session=spark)
     assert found(table, 77) == (0, [])
     assert found(table, 79) == (1, [79])
     table.optimize(session=spark)
-    assert [len(each.segments) for each in table.snapshot.sketches] == [1, 1, 1]
+    assert [len(each.segments) for each in table._index.snapshot.sketches] == [1, 1, 1]
     assert found(table, 1199) == (1, [1199])
     table.drop_sketches("uid")
     with pytest.MonkeyPatch.context() as patch:

@@ -81,7 +81,7 @@ def require_same_answers(table: zskip.Table, rows: pa.Table, lake: Path) -> None
 
 
 def ranges(table: zskip.Table, path: str) -> list[tuple[Any, Any]]:
-    statistics = table.index.file_statistics(np.arange(len(table.index)), [path]).columns[path]
+    statistics = table._index.file_statistics(np.arange(len(table._index)), [path]).columns[path]
     return list(zip(statistics.lower.to_pylist(), statistics.upper.to_pylist(), strict=True))
 
 
@@ -105,7 +105,7 @@ def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     local = zskip.write(rows, tmp_path / "local", **given)
-    assert table.snapshot.dimensions == local.snapshot.dimensions
+    assert table._index.snapshot.dimensions == local._index.snapshot.dimensions
     assert table.schema == local.schema
     assert table.verify().clean
     for path in ('"nation.region"', '"customer.since"'):

@@ -42,15 +42,15 @@ def left(folder: Path) -> set[str]:
 
 
 def files_of(table: Table) -> list[str]:
-    return table.index.paths(np.arange(len(table.index))).to_pylist()
+    return table._index.paths(np.arange(len(table._index))).to_pylist()
 
 
 def skipped(table: Table, rows: pa.Table, by: list[str], *, row_groups: bool = False) -> float:
     """The share of rows that point look-ups of sampled values skip, by file or row group, averaged over the columns."""
-    numbers = np.arange(len(table.index))
-    units = table.index.file_statistics(numbers, by).statistics()
+    numbers = np.arange(len(table._index))
+    units = table._index.file_statistics(numbers, by).statistics()
     if row_groups:
-        units = table.index.row_groups(numbers, by).statistics
+        units = table._index.row_groups(numbers, by).statistics
     counts = np.asarray(units.row_count)
     chosen = rows.take(pa.array(np.random.default_rng(5).choice(len(rows), 400)))
     shares = []
@@ -110,7 +110,7 @@ def test_quality_is_that_of_the_local_writer(spark: SparkSession, tmp_path: Path
     by = ["a", "b", "c"]
     local = zskip.write(points, tmp_path / "local", by=by, files=30, row_group_rows=250)
     ours = zs.write(spark.createDataFrame(points), tmp_path / "spark", by=by, files=30, row_group_rows=250)
-    assert ours.snapshot.totals.rows == 60_000
+    assert ours._index.snapshot.totals.rows == 60_000
     assert abs(skipped(ours, points, by) - skipped(local, points, by)) < 0.01
     assert abs(skipped(ours, points, by, row_groups=True) - skipped(local, points, by, row_groups=True)) < 0.01
     assert sorted_rows(pq.read_table(tmp_path / "spark")) == sorted_rows(points)
@@ -159,14 +159,14 @@ def test_hostile_rows_come_back_with_true_statistics(spark: SparkSession, tmp_pa
     assert sorted_rows(found) == sorted_rows(rows.cast(found.schema))
     for number, path in enumerate(files_of(made)):
         written = pq.read_table(tmp_path / "t" / path)
-        exact = collect.row_groups(written, np.array([0, len(written)]), made.snapshot.schema)
-        kept = made.index.file_statistics(np.array([number]), list(exact.columns))
+        exact = collect.row_groups(written, np.array([0, len(written)]), made._index.snapshot.schema)
+        kept = made._index.file_statistics(np.array([number]), list(exact.columns))
         for column, statistics in exact.columns.items():
             ours, true = kept.columns[column], statistics
             assert ours.null_count.to_pylist() == true.null_count.to_pylist(), (path, column)
             if column in ("d", "f"):
                 assert ours.nan_count.to_pylist() == true.nan_count.to_pylist(), (path, column)
-            if made.snapshot.schema.columns[column].orderable:
+            if made._index.snapshot.schema.columns[column].orderable:
                 assert ours.lower.to_pylist() == true.lower.to_pylist(), (path, column)
                 assert ours.upper.to_pylist() == true.upper.to_pylist(), (path, column)
 
@@ -177,16 +177,16 @@ def test_options_layouts_and_the_session_are_kept(spark: SparkSession, tmp_path:
     table = zs.write(rows, tmp_path / "t", by="a", rows_per_file=10_000, compression="snappy", layout="linear")
     assert spark.sql("SET").collect() == before
     assert 4 <= len(files_of(table)) <= 8
-    assert table.snapshot.layout.name == "linear"
+    assert table._index.snapshot.layout.name == "linear"
     assert pq.read_metadata(tmp_path / "t" / files_of(table)[0]).row_group(0).column(0).compression == "SNAPPY"
     with pytest.raises(TableExists):
         zs.write(rows, tmp_path / "t", by="a")
     again = zs.write(rows.limit(100), tmp_path / "t", by="b", files=1, mode="overwrite")
-    assert (again.version, again.snapshot.totals.rows) == (2, 100)
+    assert (again.version, again._index.snapshot.totals.rows) == (2, 100)
     again.overwrite(rows.limit(50), session=spark)
-    assert (again.version, again.to_arrow().num_rows, again.snapshot.layout.columns) == (3, 50, ("b",))
+    assert (again.version, again.to_arrow().num_rows, again._index.snapshot.layout.columns) == (3, 50, ("b",))
     small = zs.write(rows.limit(0), tmp_path / "empty", by="a")
-    assert (small.snapshot.totals.rows, len(files_of(small))) == (0, 0)
+    assert (small._index.snapshot.totals.rows, len(files_of(small))) == (0, 0)
     assert zs.table(spark, small).count() == 0
 
 
@@ -276,8 +276,8 @@ def test_spark_optimizes_after_other_columns(spark: SparkSession, tmp_path: Path
     zskip.write(points, tmp_path / "t", by=["a"], files=8)
     zs.optimize(spark, tmp_path / "t", by=["b", "c"], files=10)
     table = zskip.open(tmp_path / "t")
-    assert table.snapshot.layout is not None
-    assert table.snapshot.layout.columns == ("b", "c")
+    assert table._index.snapshot.layout is not None
+    assert table._index.snapshot.layout.columns == ("b", "c")
     assert 8 <= len(files_of(table)) <= 12
     assert sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(points)
 
@@ -366,7 +366,7 @@ def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -
     user = np.where(random.random(50_000) < 0.6, 7, random.integers(0, 10_000, 50_000))
     rows = pa.table({"user": user, "id": np.arange(50_000)})
     table = zs.write(spark.createDataFrame(rows), tmp_path / "t", by="user", files=20)
-    counts = np.asarray(table.index.row_counts(np.arange(len(table.index))))
+    counts = np.asarray(table._index.row_counts(np.arange(len(table._index))))
     assert counts.max() <= 3 * np.median(counts)
     assert sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(rows)
 
@@ -446,8 +446,8 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
     # As two runs of one batch at a time: the second has looked before the first had committed.
     backend = spark_backend.backend(spark)
     snapshot, done = append.append(
-        late.storage,
-        late.snapshot,
+        late._index.storage,
+        late._index.snapshot,
         backend.open_rows(spark.range(10, 20), None),
         WriteOptions(),
         ("stream", 1),
@@ -464,7 +464,7 @@ def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
     sink(spark.range(10, 15), 1)
     sink(spark.range(10, 15), 1)
     zs.append_batch(tmp_path / "t", application="other", by=["id"])(spark.range(3), 0)
-    assert zskip.open(tmp_path / "t").snapshot.totals.rows == 18
+    assert zskip.open(tmp_path / "t")._index.snapshot.totals.rows == 18
 
 
 def test_a_stream_ends_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -490,9 +490,9 @@ def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> No
     table = zs.index(spark, folder, files_per_task=2)
     from zskip.parquet import footers
 
-    schema, wanted = footers.read(table.storage, files_of(table), None)
-    assert table.snapshot.schema == schema
-    found = table.index.data_files()
+    schema, wanted = footers.read(table._index.storage, files_of(table), None)
+    assert table._index.snapshot.schema == schema
+    found = table._index.data_files()
     assert found.files.row_count.equals(wanted.files.row_count)
     for path, column in wanted.files.columns.items():
         assert found.files.columns[path].lower.equals(column.lower), path
@@ -542,7 +542,7 @@ def test_a_frame_brings_its_own_session(spark: SparkSession, tmp_path: Path) -> 
     rows = spark.range(60).selectExpr("id", "id % 7 AS x")
     table = zskip.write(rows, tmp_path / "t", by="id", files=3)
     assert table.append(rows).rows == 60
-    assert zskip.write(rows, tmp_path / "t", mode="append").snapshot.totals.rows == 180
+    assert zskip.write(rows, tmp_path / "t", mode="append")._index.snapshot.totals.rows == 180
     table.refresh()
     assert table.overwrite(rows).rows == 60
     assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(60))

@@ -140,7 +140,7 @@ class Star:
                 table.vacuum(older_than="0 seconds")
             case "repair":
                 # A part that only older versions have is not made again.
-                parts = [self.home / name / part.path for part in table.snapshot.parts]
+                parts = [self.home / name / part.path for part in table._index.snapshot.parts]
                 if parts := [path for path in parts if path.is_file()]:
                     self.random.choice(parts).write_bytes(b"damaged")
                     zskip.repair(self.home / name)
@@ -265,7 +265,7 @@ def test_attributes_are_in_the_index_alone(tmp_path: Path) -> None:
     assert len(table.plan().to_arrow()) == 100
     # Rows whose key is NULL or in no row of the dimension have NULL.
     path = '"customer.region"'
-    recorded = table.index.file_statistics(np.arange(len(files)), [path]).columns[path]
+    recorded = table._index.file_statistics(np.arange(len(files)), [path]).columns[path]
     assert sum(recorded.null_count.to_pylist()) == 40
 
 
@@ -415,7 +415,7 @@ def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
     rows = pa.table({"k": [1, 2], "year": pa.array([1990, 1995], pa.int16())})
     customer = zskip.write(rows, tmp_path / "customer", by=["k"])
     facts = _facts(tmp_path, by=["customer.year"])
-    assert facts.snapshot.dimensions[0].attributes.field("year").type == pa.int16()
+    assert facts._index.snapshot.dimensions[0].attributes.field("year").type == pa.int16()
     customer.append(pa.table({"k": [3], "year": [70_000]}))
     assert customer.schema.field("year").type == pa.int64()
     statement = "SELECT count(*), sum(v) FROM {{facts}} f JOIN {{customer}} c ON ck = k WHERE {0}"
@@ -456,11 +456,11 @@ def test_facts_change_while_a_dimension_cannot_be_joined(tmp_path: Path, key: li
 def test_an_append_that_meets_other_dimensions(tmp_path: Path) -> None:
     """Attributes of the same name may be by other keys then."""
     table = _facts(tmp_path)
-    before, rows = table.snapshot, of_table(pa.table({"ck": [1], "v": [2]}))
+    before, rows = table._index.snapshot, of_table(pa.table({"ck": [1], "v": [2]}))
     joins = {"customer": (tmp_path / "customer", {"v": "k"})}
     zskip.write(table.plan().to_arrow(), table.uri, by=["customer.region"], joins=joins, mode="overwrite", files=4)
     with pytest.raises(zskip.CommitConflict, match="other dimensions"):
-        append.append(table.storage, before, rows, WriteOptions())
+        append.append(table._index.storage, before, rows, WriteOptions())
     facts, customer = zskip.open(table.uri), zskip.open(tmp_path / "customer")
     facts.append(pa.table({"ck": [1], "v": [2]}))
     with duckdb.connect() as con:
@@ -545,7 +545,7 @@ def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) ->
 def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
     workload = ["SELECT sum(v) FROM facts, customer WHERE ck = k AND region = 'ASIA' AND v < 50"]
     table = _facts(tmp_path, by=None, workload=workload)
-    assert set(table.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
+    assert set(table._index.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_an_unknown_form_of_plans_prunes_nothing_and_is_logged_once(
 
 def test_a_table_whose_columns_changed_is_read_by_its_schema(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": pa.array(range(40), pa.int16())}), tmp_path / "t", by="a", files=4)
-    assert table.index.snapshot.uniform
+    assert table._index.snapshot.uniform
     table.append(pa.table({"a": pa.array([70_000], pa.int32()), "b": ["new"]}))
     found = zskip.sql(f"SELECT * FROM '{tmp_path}/t' WHERE a >= 39 ORDER BY a", duckdb.connect())
     assert [str(type) for type in found.types] == ["INTEGER", "VARCHAR"]

@@ -304,13 +304,13 @@ def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_fo
     behind = []
     for number in range(1, 11):
         table.append(rows_of(1000 * number, 1))
-        behind.append((log.hinted(table.storage) or 0) < table.version)
+        behind.append((log.hinted(table._index.storage) or 0) < table.version)
     assert any(behind), "each commit waited until the hint could be replaced"
     found = zskip.open(url, storage_options=options)
     assert (found.version, found.to_arrow().num_rows) == (11, 30)
     time.sleep(1.1)
     table.append(rows_of(0, 1))
-    assert log.hinted(table.storage) == 12
+    assert log.hinted(table._index.storage) == 12
 
 
 def test_a_copy_between_disk_and_stores(server: Place, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_pipe_is_no_data_file(tmp_path: Path) -> None:
     pq.write_table(ROWS, tmp_path / "1.parquet")
     os.mkfifo(tmp_path / "2.parquet")
     table = zskip.index(tmp_path)
-    assert table.snapshot.totals.files == 1
+    assert table._index.snapshot.totals.files == 1
     assert table.plan("id > 0").count() == 3
     (tmp_path / "1.parquet").unlink()
     os.mkfifo(tmp_path / "1.parquet")
@@ -238,8 +238,8 @@ def test_a_shard_that_names_a_file_outside_is_refused(path: str, tmp_path: Path)
     """Its checksums are right: whoever made it meant it."""
     (tmp_path / "outside.parquet").write_bytes(b"secret")
     table = zskip.write(pa.table({"a": [1, 2]}), tmp_path / "t", by="a")
-    storage, snapshot = table.storage, table.snapshot
-    files = replace(table.index.data_files(), path=pa.array([path]))
+    storage, snapshot = table._index.storage, table._index.snapshot
+    files = replace(table._index.data_files(), path=pa.array([path]))
     shards = write_shards(Drafts(storage, Staged(storage.delete)), files, snapshot.schema, 2)
     storage.put(log.entry_path(2), to_bytes(replace(snapshot, version=2, parent=1, shards=shards)))
     forged = zskip.open(table.uri)
@@ -274,7 +274,7 @@ def test_a_hive_folder_that_is_a_link_to_the_outside_is_refused(tmp_path: Path) 
     with pytest.raises(UnsafePath):
         again.to_arrow()
     with pytest.raises(UnsafePath):
-        tablelog.vacuum.vacuum(again.storage)
+        tablelog.vacuum.vacuum(again._index.storage)
     assert len(np.unique(again.plan("day = '1'").paths)) == 1
 
 

@@ -131,7 +131,7 @@ def test_a_delta_table_that_is_replaced_after_the_commit(
         return
     assert zskip.cluster(path, by=["a", "b"], files=4).version == 3
     assert rows(zskip.open(path).to_arrow()) == rows(pa.table(DeltaTable(path).scan()))
-    assert zskip.open(path).index.snapshot.layout is None
+    assert zskip.open(path)._index.snapshot.layout is None
 
 
 def test_a_vacuum_that_takes_the_new_files_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

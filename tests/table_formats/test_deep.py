@@ -54,8 +54,8 @@ def test_a_delta_table_without_statistics_prunes_by_footers(table: Path) -> None
     assert len(plan.paths) == 1
     assert [file.row_groups for file in plan.files] == [(0,)]
     assert plan.to_arrow()["n"].to_pylist() == [405]
-    assert opened.snapshot.totals.rows == 1000
-    assert opened.snapshot.totals.row_groups == 20
+    assert opened._index.snapshot.totals.rows == 1000
+    assert opened._index.snapshot.totals.row_groups == 20
     assert opened.plan("text >= '000900'").count() == 100
 
 
@@ -142,7 +142,7 @@ def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
     assert len(theirs) == 149
     opened = zskip.open(path, deep=True)
     require_same(opened, theirs, ["n BETWEEN 50 AND 99", "n BETWEEN 50 AND 100", "n >= 149", "n < 50", "n IS NULL"])
-    assert opened.snapshot.totals.rows == 149
+    assert opened._index.snapshot.totals.rows == 149
 
 
 def delete_rows(path: Path, rows: list[int]) -> None:
@@ -274,7 +274,7 @@ def test_a_time_before_the_table_and_a_version_after_it_are_refused() -> None:
 def test_an_attached_side_car_lies_in_the_table(tmp_path: Path, cache_folder: Path) -> None:
     path = shutil.copytree(FOLDER / "basic-with-inserts-updates", tmp_path / "table")
     attached = zskip.attach(path)
-    assert attached.index.parts.uri == str(path)
+    assert attached._index.parts.uri == str(path)
     assert (path / "_zskip" / "log").is_dir()
     assert not any(cache_folder.iterdir())
     assert len(zskip.open(path).to_arrow()) == len(pa.table(DeltaTable(path).scan()))

@@ -448,7 +448,7 @@ def test_nested_names_are_those_of_the_table_whatever_the_files_have(catalog: Ca
         assert zskip.sql(f"SELECT count(*) FROM '{place}' WHERE s.\"{name}\" = 2").fetchall() == [(8,)]
 
     require_values()
-    source, state = IcebergSource.newest_in(open_storage(place)), dict(zskip.open(place).snapshot.details)
+    source, state = IcebergSource.newest_in(open_storage(place)), dict(zskip.open(place)._index.snapshot.details)
     assert source is not None
     assert source.is_current(state)
     assert not source.is_current({**state, "form": 0}), "an index without the names"

@@ -45,7 +45,7 @@ def test_a_delta_table_is_followed(bucket: Place, deep: bool) -> None:
     assert opened.plan("n = 250").to_arrow()["text"].to_pylist() == ["250"]
     assert zskip.sql(f"SELECT count(*) FROM '{url}' WHERE n > 290", storage_options=options).fetchall() == [(9,)]
     attached = zskip.attach(url, storage_options=options)
-    assert attached.index.parts is attached.storage
+    assert attached._index.parts is attached._index.storage
     assert zskip.open(url, storage_options=options).plan("n = 250").count() == 1
     done = zskip.cluster(url, by=["n"], files=4, storage_options=options)
     assert done.files_written == len(DeltaTable(url, storage_options=theirs).file_uris())

@@ -62,7 +62,7 @@ def test_a_delta_table_has_sketches_while_its_log_moves_on(tmp_path: Path, parti
 
     opened.drop_sketches("uid")
     assert found(zskip.open(path), 700)[1] == [700]
-    assert not zskip.open(path).snapshot.sketches
+    assert not zskip.open(path)._index.snapshot.sketches
     with pytest.raises(InvalidOption, match="no sketch"):
         opened.drop_sketches("uid")
 
@@ -79,7 +79,7 @@ def test_a_change_of_the_schema_keeps_the_sketches_of_other_columns(tmp_path: Pa
     write_deltalake(path, rows(900).drop_columns(["n"]).append_column("n", rows(0)["n"].cast(pa.string())),
                     mode="overwrite", schema_mode="overwrite")  # fmt: skip
     table = zskip.open(path)
-    assert [sketch.name.column for sketch in table.snapshot.sketches] == ["uid"]
+    assert [sketch.name.column for sketch in table._index.snapshot.sketches] == ["uid"]
     assert table.plan(uid(950)).to_arrow()["n"].to_pylist() == ["50"]
     assert table.plan("n = '50'").count() == 1
 
@@ -93,7 +93,7 @@ def test_a_table_made_anew_has_no_sketches_of_the_one_before(tmp_path: Path) -> 
     shutil.rmtree(path)
     write_deltalake(path, rows(5000))
     table = zskip.open(path)
-    assert not table.snapshot.sketches
+    assert not table._index.snapshot.sketches
     assert found(table, 5100) == (1, [5100])
 
 
@@ -126,7 +126,7 @@ def test_an_iceberg_table_has_sketches_while_it_moves_on(tmp_path: Path) -> None
         update.add_column("uid", StringType())
     opened = zskip.open(table)
     # The name now means another column.
-    assert not opened.snapshot.sketches
+    assert not opened._index.snapshot.sketches
     assert opened.plan(uid(3)).to_arrow().num_rows == 0
     assert opened.plan(f"old{uid(3)[3:]}").to_arrow(["n"])["n"].to_pylist() == [3]
 

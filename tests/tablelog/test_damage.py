@@ -52,7 +52,7 @@ def table() -> zskip.Table:
 
 
 def parts(table: zskip.Table) -> list[Part]:
-    snapshot = table.snapshot
+    snapshot = table._index.snapshot
     assert len(snapshot.parts) >= 2
     assert any(isinstance(shard.file_part, InlinePart) for shard in snapshot.shards)
     return snapshot.parts
@@ -77,7 +77,7 @@ Harm = Callable[[bytes], Iterator[tuple[int, bytes]]]
 
 @pytest.mark.parametrize("harm", [flipped, cut_short])
 def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> None:
-    storage = table.storage
+    storage = table._index.storage
     for part in parts(table):
         whole = storage.read(part.path)
         for place, damaged in harm(whole):
@@ -98,7 +98,7 @@ def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> 
 
 @pytest.mark.parametrize("harm", [flipped, cut_short])
 def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> None:
-    storage, right = table.storage, table.snapshot
+    storage, right = table._index.storage, table._index.snapshot
     for path in (log.entry_path(right.version), log.HINT):
         whole = storage.read(path)
         for place, damaged in harm(whole):
@@ -122,13 +122,13 @@ def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> Non
 def everything(table: zskip.Table) -> tuple[object, ...]:
     """All that the side-car says, and some plans."""
     opened = zskip.open(table.uri)
-    found = opened.index.data_files()
+    found = opened._index.data_files()
     counts = [opened.plan(where).skipped for where in ("a = 500", "s LIKE 'host-1%' AND f < 0.1", "f > 2")]
-    return opened.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), counts
+    return opened._index.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), counts
 
 
 def test_damage_anywhere_never_changes_what_a_table_says(table: zskip.Table) -> None:
-    storage, right = table.storage, everything(table)
+    storage, right = table._index.storage, everything(table)
     for path in storage.list("_zskip").path.to_pylist():
         whole = storage.read(path)
         tried = [damaged for harm in (flipped, cut_short) for _, damaged in harm(whole)]
@@ -284,6 +284,6 @@ def test_totals_that_are_not_the_sums_are_named(tmp_path: Path) -> None:
         # Of the table and a shard alike: then the shard's part knows better, when it is read.
         path.write_bytes(signed(changed(of_table, ("shards", 0, total), first[total] + 1)))
         table = zskip.open(tmp_path)
-        read = {"row_groups": lambda: table.index.row_groups(np.arange(2), [])}  # noqa: B023
+        read = {"row_groups": lambda: table._index.row_groups(np.arange(2), [])}  # noqa: B023
         with pytest.raises(DamagedIndex, match=first["file_part"]["path"]):
             read.get(total, lambda: table.plan("n >= 0").skipped)()  # noqa: B023

@@ -131,7 +131,7 @@ def verb(act: Callable[[zskip.Table], object], after: set[int], begin: Callable[
 
     def act_on(storage: Any) -> object:
         table = zskip.Table(storage.inner, tablelog.load(storage.inner))
-        table._storage = table.index.storage = table.index.parts = storage
+        table._storage = table._index.storage = table._index.parts = storage
         return act(table)
 
     return Verb(act_on, after, begin)

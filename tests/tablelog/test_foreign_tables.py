@@ -60,7 +60,7 @@ def test_files_of_tables_of_other_formats_are_no_sources(kind: str, lake: Storag
         with pytest.raises(ForeignTable, match=f"{kind} table"):
             zskip.write(source, tmp_path / "out", by="id")
     assert not (tmp_path / "out").exists()
-    assert zskip.write(f"{at}/other", tmp_path / "out", by="id").snapshot.totals.rows == 3
+    assert zskip.write(f"{at}/other", tmp_path / "out", by="id")._index.snapshot.totals.rows == 3
 
 
 @pytest.mark.parametrize("kind", LOGS)
@@ -98,7 +98,7 @@ def test_a_table_of_another_format_that_is_written_into_an_indexed_folder_is_not
 
 def test_a_folder_called_metadata_is_no_iceberg_table(lake: Storage) -> None:
     put(lake, "t/metadata/notes.json", "t/metadata/1.parquet", "t/2.parquet")
-    assert zskip.index(f"{lake.uri}/t").snapshot.totals.files == 2
+    assert zskip.index(f"{lake.uri}/t")._index.snapshot.totals.files == 2
 
 
 def test_partitions_of_hudi_are_not_indexed(lake: Storage) -> None:

@@ -56,7 +56,7 @@ def table(tmp_path: Path) -> zskip.Table:
 
 def alter(table: zskip.Table, change: Callable[[dict[str, Any]], object]) -> None:
     path = log.entry_path(2)
-    table.storage.put(path, rewritten(table.storage.read(path), change))
+    table._index.storage.put(path, rewritten(table._index.storage.read(path), change))
 
 
 UNKNOWN: list[Callable[[dict[str, Any]], object]] = [
@@ -74,7 +74,7 @@ def test_a_table_with_unknown_fields_is_read_and_not_changed(
     alter(table, change)
     again = zskip.open(table.uri)
     assert sorted(again.to_arrow()["id"].to_pylist()) == list(range(20))
-    before = set(table.storage.list("").path.to_pylist())
+    before = set(table._index.storage.list("").path.to_pylist())
     for verb in (
         lambda: again.append(rows(20)),
         lambda: again.delete("id = 3"),
@@ -83,7 +83,7 @@ def test_a_table_with_unknown_fields_is_read_and_not_changed(
     ):
         with pytest.raises(UnsupportedFormat, match="newer zskip"):
             verb()
-    assert set(table.storage.list("").path.to_pylist()) == before
+    assert set(table._index.storage.list("").path.to_pylist()) == before
 
 
 def test_a_table_that_requires_an_unknown_feature_is_not_read(table: zskip.Table) -> None:
@@ -95,7 +95,7 @@ def test_a_table_that_requires_an_unknown_feature_is_not_read(table: zskip.Table
 def test_a_table_of_format_1_moves_with_its_first_commit(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN, tmp_path / "t")
     table = zskip.open(tmp_path / "t")
-    assert (table.version, table.snapshot.format) == (2, 1)
+    assert (table.version, table._index.snapshot.format) == (2, 1)
     count = table.plan().count()
     extra = table.to_arrow().slice(0, 5)
     for version in (3, 4):
@@ -117,12 +117,12 @@ def test_a_table_of_format_1_moves_with_its_first_commit(tmp_path: Path) -> None
 
 
 def test_an_entry_of_the_last_year_can_be_followed(table: zskip.Table) -> None:
-    newest = tablelog.load(table.storage)
+    newest = tablelog.load(table._index.storage)
     for time in (datetime.max.replace(tzinfo=UTC), datetime.now(UTC) + timedelta(days=1)):
-        table.storage.put(log.entry_path(2), to_bytes(replace(newest, time=time)))
-        made = tablelog.commit.commit(table.storage, tablelog.load(table.storage), "append")
+        table._index.storage.put(log.entry_path(2), to_bytes(replace(newest, time=time)))
+        made = tablelog.commit.commit(table._index.storage, tablelog.load(table._index.storage), "append")
         assert made.time >= time
-        table.storage.delete([log.entry_path(3), log.HINT])
+        table._index.storage.delete([log.entry_path(3), log.HINT])
 
 
 def test_a_schema_that_is_nested_too_deeply_is_damage(table: zskip.Table) -> None:
@@ -130,13 +130,13 @@ def test_a_schema_that_is_nested_too_deeply_is_damage(table: zskip.Table) -> Non
     for _ in range(200):
         deep = pa.list_(deep)
     schema = base64.b64encode(pa.schema({"id": deep}).serialize().to_pybytes()).decode()
-    entry = rewritten(table.storage.read(log.entry_path(2)), lambda json: json.update(schema=schema))
+    entry = rewritten(table._index.storage.read(log.entry_path(2)), lambda json: json.update(schema=schema))
     with pytest.raises(DamagedIndex, match="holds what no snapshot does"):
         from_bytes(entry, "the entry")
 
 
 def test_an_entry_whose_fields_cannot_be_decompressed_is_damage(table: zskip.Table) -> None:
-    packed = json.loads(table.storage.read(log.entry_path(2)))["snapshot"]["gzip"]
+    packed = json.loads(table._index.storage.read(log.entry_path(2)))["snapshot"]["gzip"]
     whole = base64.b64decode(packed)
     # Bit 3 of the flags announces a file name, which then takes the place of the data.
     for data in (b"", whole[:-9], whole[:3] + b"\x08" + whole[4:], b"no gzip", gzip.compress(b"[1]")):
@@ -151,13 +151,13 @@ def test_an_entry_whose_fields_cannot_be_decompressed_is_damage(table: zskip.Tab
 def test_a_part_that_names_a_file_by_null_is_damage(tmp_path: Path) -> None:
     table = zskip.write(rows(0), tmp_path / "t", by=["id"])
     storage = open_storage(table.uri)
-    shard = table.snapshot.shards[0]
+    shard = table._index.snapshot.shards[0]
     part = pq.read_table(io.BytesIO(storage.read(shard.file_part.path)))
     place = part.column_names.index("path")
     sink = io.BytesIO()
     pq.write_table(part.set_column(place, "path", pa.nulls(len(part), pa.string())), sink, use_dictionary=False)
     bad = replace(shard, file_part=Drafts(storage, Staged(storage.delete)).publish("stats", ".stats", sink.getvalue()))
-    storage.put(log.entry_path(1), to_bytes(replace(table.snapshot, shards=(bad,))))
+    storage.put(log.entry_path(1), to_bytes(replace(table._index.snapshot, shards=(bad,))))
     with pytest.raises(DamagedIndex, match=re.escape(bad.file_part.path)):
         zskip.open(table.uri).plan("id = 3").paths  # noqa: B018  # the plan may be lazy
 
@@ -165,13 +165,13 @@ def test_a_part_that_names_a_file_by_null_is_damage(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("parts_in_files")
 def test_a_change_whose_base_is_vacuumed_says_so(tmp_path: Path) -> None:
     table = zskip.write(rows(0), tmp_path / "t", by=["id"])
-    base = table.snapshot
+    base = table._index.snapshot
     table.overwrite(rows(50))
     zskip.open(table.uri).vacuum("0 days")
     with pytest.raises(FilesRemoved, match="expired"):
-        tablelog.commit.commit(table.storage, base, "append")
+        tablelog.commit.commit(table._index.storage, base, "append")
     with (
         pytest.raises(FilesRemoved, match="a vacuum removed files"),
-        tablelog.naming_vacuums(table.storage, base),
+        tablelog.naming_vacuums(table._index.storage, base),
     ):
-        tablelog.Index(table.storage, base).shard_paths(0)
+        tablelog.Index(table._index.storage, base).shard_paths(0)

@@ -63,14 +63,14 @@ def planned(index: Index, predicate: str) -> object:
 
 
 def test_a_cache_without_room_gives_the_same_plans(folder: Path) -> None:
-    large, small = zskip.open(folder).index, zskip.open(folder, cache_limit=1).index
+    large, small = zskip.open(folder)._index, zskip.open(folder, cache_limit=1)._index
     assert [planned(small, one) for one in PREDICATES] == [planned(large, one) for one in PREDICATES]
     assert len(small._kept) == 1
     assert len(large._kept) > 20
 
 
 def test_a_column_that_leaves_the_cache_while_it_is_asked_for_is_read_again(folder: Path) -> None:
-    index = zskip.open(folder).index
+    index = zskip.open(folder)._index
     assert index.files([0], ["a"]).statistics.columns["a"].lower.to_pylist()[:2] == [0, 25]
     index._kept.pop(("file", 0, None))  # the rows of the files: reading them again pushes the column out
     full: LRUCache[Any, Any] = LRUCache(index._kept.currsize, lambda kept: kept[1])
@@ -82,25 +82,25 @@ def test_a_column_that_leaves_the_cache_while_it_is_asked_for_is_read_again(fold
 
 def test_a_table_keeps_its_cache_limit(folder: Path) -> None:
     table = zskip.open(folder, cache_limit="3MB")
-    assert table.index.cache_bytes == 3_000_000
+    assert table._index.cache_bytes == 3_000_000
     table.refresh()
-    assert table.index.cache_bytes == 3_000_000
+    assert table._index.cache_bytes == 3_000_000
     with pytest.raises(InvalidOption, match="cache_limit"):
         zskip.open(folder, cache_limit="none")
 
 
 def test_shards_that_are_judged_in_parts_give_the_same_plans(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [planned(zskip.open(folder).index, one) for one in PREDICATES]
+    expected = [planned(zskip.open(folder)._index, one) for one in PREDICATES]
     monkeypatch.setattr(planner, "_SHARDS_AT_ONCE", 3)
-    assert [planned(zskip.open(folder).index, one) for one in PREDICATES] == expected
+    assert [planned(zskip.open(folder)._index, one) for one in PREDICATES] == expected
 
 
 @pytest.mark.parametrize("limit", ["1GB", *(pytest.param(limit, marks=pytest.mark.slow) for limit in (4000, 1))])
 def test_threads_plan_on_one_table_at_once(folder: Path, limit: int | str) -> None:
-    expected = [planned(zskip.open(folder).index, one) for one in PREDICATES]
+    expected = [planned(zskip.open(folder)._index, one) for one in PREDICATES]
     workers = 8
     for _ in range(2):
-        shared, start = zskip.open(folder, cache_limit=limit).index, Barrier(workers)
+        shared, start = zskip.open(folder, cache_limit=limit)._index, Barrier(workers)
 
         def work(shift: int, shared: Index = shared, start: Barrier = start) -> list[object]:
             start.wait()
@@ -130,7 +130,7 @@ def test_any_engine_reads_the_parts(tmp_path: Path) -> None:
 
 
 def test_statistics_of_many_shards_are_joined_once_where_they_fit(folder: Path) -> None:
-    large, small = zskip.open(folder).index, zskip.open(folder, cache_limit=4000).index
+    large, small = zskip.open(folder)._index, zskip.open(folder, cache_limit=4000)._index
     assert large.files(None, ["a"]) is large.files(None, ["a"])
     again, once = (small.files(None, ["a"]) for _ in range(2))
     assert again is not once

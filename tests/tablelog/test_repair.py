@@ -78,7 +78,7 @@ def harm(storage: Storage, path: str, how: str) -> None:
 def test_every_part_is_made_again(place: str, how: str, tmp_path: Path) -> None:
     url = str(tmp_path / "t") if place == "local" else f"memory://{tmp_path.name}/t"
     table = make(url)
-    right, before, storage = answers(table), table.version, table.storage
+    right, before, storage = answers(table), table.version, table._index.storage
     skipped = [table.plan(query).skipped.files.part for query in QUERIES]
     parts = storage.list("_zskip/stats").path.to_pylist()
     repaired = 0
@@ -90,7 +90,7 @@ def test_every_part_is_made_again(place: str, how: str, tmp_path: Path) -> None:
             assert done.parts == (path,)
             again = zskip.open(url)
             assert answers(again) == right
-            assert again.snapshot.totals == table.snapshot.totals
+            assert again._index.snapshot.totals == table._index.snapshot.totals
             assert again.history(1)[0].operation == "repair"
             # NaN counts of one append are lost; whatever holds none is skipped as before
             assert [again.plan(query).skipped.files.part for query in QUERIES[4:]] == skipped[4:]
@@ -105,8 +105,8 @@ def test_every_part_is_made_again(place: str, how: str, tmp_path: Path) -> None:
 
 def test_damage_is_named_with_what_helps(tmp_path: Path) -> None:
     table = make(str(tmp_path / "t"))
-    part = table.snapshot.shards[0].file_part.path
-    harm(table.storage, part, "flipped")
+    part = table._index.snapshot.shards[0].file_part.path
+    harm(table._index.storage, part, "flipped")
     with pytest.raises(DamagedIndex, match=f"{part}.*--repair"):
         zskip.open(table.uri).plan("a = 500")
 
@@ -115,8 +115,8 @@ def test_two_lost_parts_and_an_orphan_that_is_told_apart(tmp_path: Path) -> None
     """Files of an older version lie there too; the ones that were lost are told by number, bytes, rows and bounds."""
     table = make(str(tmp_path / "t"))
     right = answers(table)
-    for shard in table.snapshot.shards[:2]:
-        harm(table.storage, shard.file_part.path, "removed")
+    for shard in table._index.snapshot.shards[:2]:
+        harm(table._index.storage, shard.file_part.path, "removed")
     done = zskip.repair(table.uri)
     assert len(done.parts) == 2
     assert answers(zskip.open(table.uri)) == right
@@ -125,7 +125,7 @@ def test_two_lost_parts_and_an_orphan_that_is_told_apart(tmp_path: Path) -> None
 def test_names_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
     table = zskip.write(rows_of(0, 400), tmp_path / "t", by=["a"], files=4)
     victim = Path(table.plan().paths[0])
-    harm(table.storage, table.snapshot.shards[0].file_part.path, "removed")
+    harm(table._index.storage, table._index.snapshot.shards[0].file_part.path, "removed")
     moved = victim.read_bytes()
     victim.unlink()
     with pytest.raises(DamagedIndex, match="cannot be told"):
@@ -145,7 +145,7 @@ def test_names_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
 def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: Path) -> None:
     table = make(str(tmp_path / "t"))
     older = answers(zskip.open(table.uri, version=3))
-    harm(table.storage, log.entry_path(4), how)
+    harm(table._index.storage, log.entry_path(4), how)
     for attempt in (zskip.open, zskip.repair):
         with pytest.raises(DamagedIndex, match="go_back=True"):
             attempt(table.uri)
@@ -161,7 +161,7 @@ def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: P
 
 def test_nothing_is_repaired_where_no_entry_can_be_read(tmp_path: Path) -> None:
     table = zskip.write(rows_of(0, 100), tmp_path / "t", by=["a"])
-    harm(table.storage, log.entry_path(1), "cut short")
+    harm(table._index.storage, log.entry_path(1), "cut short")
     with pytest.raises(DamagedIndex, match="No entry"):
         zskip.repair(table.uri, go_back=True)
 
@@ -173,18 +173,18 @@ def test_an_indexed_folder_is_taken_in_as_it_is_now(tmp_path: Path) -> None:
         pq.write_table(rows_of(100 * number, 100), tmp_path / f"{number}.parquet", row_group_size=10)
     table = zskip.index(tmp_path)
     for part in ("file_part", "row_group_part"):
-        harm(table.storage, getattr(zskip.open(tmp_path).snapshot.shards[-1], part).path, "flipped")
+        harm(table._index.storage, getattr(zskip.open(tmp_path)._index.snapshot.shards[-1], part).path, "flipped")
         pq.write_table(rows_of(100, 50), tmp_path / "1.parquet", row_group_size=10)
         assert len(zskip.repair(tmp_path).parts) == 1
         again = zskip.open(tmp_path)
-        assert again.snapshot.totals.rows == 350
+        assert again._index.snapshot.totals.rows == 350
         assert again.plan("a = 7").count() == 1
 
 
 def test_the_command_line_repairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = make(str(tmp_path / "t"))
-    part = table.snapshot.shards[0].file_part.path
-    harm(table.storage, part, "removed")
+    part = table._index.snapshot.shards[0].file_part.path
+    harm(table._index.storage, part, "removed")
     assert main(["plan", table.uri, "a = 500"]) == 1
     assert "--repair" in capsys.readouterr().err
     assert main(["index", table.uri, "--repair", "--json"]) == 0

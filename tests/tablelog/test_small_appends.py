@@ -43,10 +43,10 @@ TYPES = {
 
 
 def statistics(path: Path, schema: pa.Schema | None = None) -> FileStatistics:
-    snapshot = zskip.open(path).snapshot
+    snapshot = zskip.open(path)._index.snapshot
     if schema is not None:
         snapshot = replace(snapshot, schema=Schema(schema))
-    index = Index(zskip.open(path).storage, snapshot)
+    index = Index(zskip.open(path)._index.storage, snapshot)
     return index.file_statistics(np.arange(len(index)), list(snapshot.schema.columns))
 
 
@@ -57,8 +57,8 @@ def both(folder: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> tuple
     with monkeypatch.context() as patch:
         patch.setattr(shards, "INLINE_BYTES", 0)
         zskip.write(rows, beside, by=rows.column_names[0], files=1)
-    assert isinstance(zskip.open(inside).snapshot.shards[0].file_part, InlinePart)
-    assert not isinstance(zskip.open(beside).snapshot.shards[0].file_part, InlinePart)
+    assert isinstance(zskip.open(inside)._index.snapshot.shards[0].file_part, InlinePart)
+    assert not isinstance(zskip.open(beside)._index.snapshot.shards[0].file_part, InlinePart)
     return inside, beside
 
 
@@ -102,7 +102,7 @@ def test_many_small_appends_stay_small(tmp_path: Path) -> None:
     assert len(files) < 1.2 * count
     assert sum(files) < 2500 * count
     again = zskip.open(tmp_path)
-    assert len(again.snapshot.shards) < 8 + 8 + 2
+    assert len(again._index.snapshot.shards) < 8 + 8 + 2
     assert again.count() == 100 * (count + 1)
     assert len(again.plan("id = 7").paths) == count + 1
 
@@ -111,14 +111,14 @@ def test_statistics_of_many_columns_or_files_lie_in_files(tmp_path: Path) -> Non
     wide = zskip.write(pa.table({f"c{n}": [n] for n in range(200)}), tmp_path / "wide", by="c0")
     many = zskip.write(pa.table({"a": range(80)}), tmp_path / "many", by="a", files=8)
     for table in (wide, many):
-        assert not isinstance(zskip.open(table.uri).snapshot.shards[0].file_part, InlinePart)
+        assert not isinstance(zskip.open(table.uri)._index.snapshot.shards[0].file_part, InlinePart)
 
 
 def test_the_newest_version_is_found_from_one_that_was_the_newest_before() -> None:
     """On a store the hint, the listing and the entry are requested at once; none of them is trusted alone."""
     rows = pa.table({"id": range(10)})
     table = zskip.write(rows, "memory://since/t", by="id", files=1)
-    storage = table.storage
+    storage = table._index.storage
     table.append(rows)
     assert [tablelog.newest(storage, since).version for since in (1, 2)] == [2, 2]  # type: ignore[union-attr]
     storage.put(log.HINT, b"1\n")  # the hint may be behind
@@ -130,7 +130,7 @@ def test_the_newest_version_is_found_from_one_that_was_the_newest_before() -> No
     storage.delete(storage.list("").path.to_pylist())
     assert tablelog.newest(storage, 2) is None
     other = zskip.write(rows, "memory://since/t", by="id", files=1)
-    assert tablelog.newest(storage, 2).table_id == other.snapshot.table_id  # type: ignore[union-attr]
+    assert tablelog.newest(storage, 2).table_id == other._index.snapshot.table_id  # type: ignore[union-attr]
     with pytest.raises(CommitConflict, match="replaced"):
         table.append(rows)
 
@@ -141,5 +141,5 @@ def test_the_size_of_a_known_file_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     head = obstore.head
     monkeypatch.setattr(obstore, "head", lambda store, path: asked.append(path) or head(store, path))
     assert table.delete("id = 7 or id % 500 = 9").rows == 3
-    now = set(table.index.recorded_paths(np.arange(len(table.index))).to_pylist())
+    now = set(table._index.recorded_paths(np.arange(len(table._index))).to_pylist())
     assert all(path.removeprefix("t/") in now for path in asked), "only new files are asked for"

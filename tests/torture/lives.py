@@ -115,7 +115,7 @@ def plain(folder: Path) -> States:
 
 
 def clustered(folder: Path) -> None:
-    if not zskip.open(folder).snapshot.managed:
+    if not zskip.open(folder)._index.snapshot.managed:
         zskip.cluster(folder, by=["host", "port"], files=3)
 
 

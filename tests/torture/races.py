@@ -127,7 +127,7 @@ def _be_serial(url: str, options: Options, done: list[Done], commits: int, seen:
     for version, known in states.items():
         table = zskip.open(url, version=version, storage_options=options)
         assert sorted(table.to_arrow(["id"]).column("id").to_pylist()) == known, f"version {version} is another one"
-        assert table.snapshot.totals.rows == len(known)
+        assert table._index.snapshot.totals.rows == len(known)
     whole = joined(*(rows_of(id, id + 1) for id in states[commits + 1]))
     assert contents(zskip.open(url, storage_options=options).to_arrow()) == contents(whole)
     assert [entry.version for entry in table.history()] == list(range(commits + 1, 0, -1))

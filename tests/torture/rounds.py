@@ -182,7 +182,7 @@ def _judge(
 def _be_workable(folder: Path, rows: Rows) -> None:
     """Whatever happened: the next commit succeeds, the proofs hold, and vacuum leaves the table and nothing else."""
     table = zskip.open(folder)
-    if table.snapshot.managed:
+    if table._index.snapshot.managed:
         table.append(NEXT)
         rows = joined(rows, NEXT)
     else:

@@ -119,7 +119,7 @@ def _round(
     table = zskip.open(url, storage_options=options)
     found = set(table.to_arrow(["id"]).column("id").to_pylist())
     assert found - uncertain == ids - uncertain, f"lost: {sorted(ids - found)}, back: {sorted(found - ids)}; {orders}"
-    assert table.snapshot.totals.rows == len(found), "the index counts other rows"
+    assert table._index.snapshot.totals.rows == len(found), "the index counts other rows"
     versions = [entry.version for entry in table.history()]
     assert versions == list(range(table.version, table.version - len(versions), -1)), f"a stray entry: {versions}"
     return found

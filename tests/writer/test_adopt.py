@@ -163,7 +163,7 @@ def test_files_that_cannot_be_removed_are_named_and_removed_by_the_next_call(
 ) -> None:
     folder = Path(table.uri)
     drop(folder)
-    delete = type(table.storage).delete
+    delete = type(table._index.storage).delete
 
     def failing(storage: Storage, paths: Sequence[str]) -> None:
         if any(path.endswith("late.parquet" if fails == "a file" else ".json") for path in paths):
@@ -171,7 +171,7 @@ def test_files_that_cannot_be_removed_are_named_and_removed_by_the_next_call(
         delete(storage, paths)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(table.storage), "delete", failing)
+        patched.setattr(type(table._index.storage), "delete", failing)
         with pytest.raises(TableError, match=r"rows of 2 adopted files are in the table.*called again"):
             table.adopt()
     again = zskip.open(folder)

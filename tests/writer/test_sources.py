@@ -85,7 +85,7 @@ def test_every_source_gives_the_same_table(kind: str, rows: pa.Table, expected: 
     # CSV and JSON name no types, and pandas no microseconds: the values must still be the same.
     fields = [pa.field(name, rows.schema.field(name).type) for name in COLUMNS]
     assert in_order(ours.select(COLUMNS).cast(pa.schema(fields))) == in_order(rows)
-    assert table.snapshot.totals.rows == 12_000
+    assert table._index.snapshot.totals.rows == 12_000
     host = "\"id.orig_h\" = '10.47.1.100'"
     assert table.plan(host).count() == expected.plan(host).count() > 0
     assert abs(len(table.plan(host)) - len(expected.plan(host))) <= 1

@@ -118,7 +118,7 @@ def as_a_table(by: tuple[str, ...]) -> FileStatistics:
     """The statistics of the row groups that 3,000 rows have as a table of Arrow."""
     with tempfile.TemporaryDirectory() as folder:
         table = zskip.write(lineitems(3000), folder + "/t", by=list(by), files=6, row_group_rows=300)
-        return table.index.data_files().row_groups
+        return table._index.data_files().row_groups
 
 
 @pytest.mark.parametrize("by", [["mode", "price"], ["price", "note"]], ids=" ".join)
@@ -144,7 +144,7 @@ def test_tables_are_equal_however_their_rows_come(
         source = rows.to_reader(max_chunksize=500)
     table = zskip.write(source, tmp_path / "t", by=by, files=6, row_group_rows=300, memory_limit=memory_limit)
     assert table.schema.equals(rows.schema)
-    paths = [tmp_path / "t" / path for path in table.index.data_files().path.to_pylist()]
+    paths = [tmp_path / "t" / path for path in table._index.data_files().path.to_pylist()]
     for path in paths:
         assert pq.read_schema(path).equals(rows.schema), "a reader of the file alone sees the kept types"
     back = pa.concat_tables([pq.read_table(path) for path in paths])
@@ -152,7 +152,7 @@ def test_tables_are_equal_however_their_rows_come(
     assert duckdb.sql(f"SELECT * FROM read_parquet({[str(path) for path in paths]}) ORDER BY id").fetchall() == [
         tuple(row.values()) for row in rows.to_pylist()
     ]
-    one, other = as_a_table(tuple(by)), table.index.data_files().row_groups
+    one, other = as_a_table(tuple(by)), table._index.data_files().row_groups
     assert one.row_count.equals(other.row_count)
     assert {path: column == other.columns[path] for path, column in one.columns.items()} == dict.fromkeys(
         one.columns, True

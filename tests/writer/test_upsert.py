@@ -291,7 +291,7 @@ def test_a_killed_writer_goes_on_where_it_was(tmp_path: Path) -> None:
             writer.kill()
             acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
         table = zskip.open(tmp_path / "t")
-        last = table.snapshot.applications["kill"]
+        last = table._index.snapshot.applications["kill"]
         assert acknowledged <= last <= acknowledged + 1
         for stamp in range(first, last + 1):
             expected |= dict.fromkeys([stamp % 50, stamp % 50 + 50, 1000 + stamp], stamp)

@@ -34,7 +34,7 @@ def points() -> pa.Table:
 
 def stored(table: zskip.Table) -> pa.Table:
     """The rows of a table's own files, by id."""
-    paths = [table.storage.uri_of(path) for path in table.index.data_files().path.to_pylist()]
+    paths = [table._index.storage.uri_of(path) for path in table._index.data_files().path.to_pylist()]
     return pa.concat_tables([pq.read_table(path) for path in paths]).sort_by("id").combine_chunks()
 
 
@@ -43,7 +43,7 @@ def test_write_keeps_every_row_and_skips(points: pa.Table, tmp_path: Path) -> No
     assert stored(table).equals(points)
     assert table.schema.equals(points.schema)
     assert table.version == 1
-    found = table.index.data_files().files.columns["x"]
+    found = table._index.data_files().files.columns["x"]
     hits = [
         lower <= 500 <= upper for lower, upper in zip(found.lower.to_pylist(), found.upper.to_pylist(), strict=True)
     ]
@@ -58,7 +58,7 @@ def test_spilled_and_resident_writes_make_the_same_files(points: pa.Table, tmp_p
     stream = points.to_reader(max_chunksize=999)
     spilled = zskip.write(stream, tmp_path / "b", memory_limit=200_000, temp_directory=spill, **options)
     assert list(spill.iterdir()) == []
-    one, other = resident.index.data_files(), spilled.index.data_files()
+    one, other = resident._index.data_files(), spilled._index.data_files()
     assert one.files.row_count.equals(other.files.row_count)
     for path, column in one.files.columns.items():
         assert column.lower.equals(other.files.columns[path].lower)
@@ -72,8 +72,8 @@ def test_an_existing_table_is_not_replaced_unasked(points: pa.Table, tmp_path: P
     with pytest.raises(TableExists, match="overwrite"):
         zskip.write(points, tmp_path / "t", by="x")
     table = zskip.write(points.slice(0, 100), tmp_path / "t", by="y", files=2, mode="overwrite")
-    assert table.snapshot.totals.rows == 100
-    assert zskip.write(points.slice(0, 50), tmp_path / "t", mode="append").snapshot.totals.rows == 150
+    assert table._index.snapshot.totals.rows == 100
+    assert zskip.write(points.slice(0, 50), tmp_path / "t", mode="append")._index.snapshot.totals.rows == 150
 
 
 @pytest.mark.parametrize("bad", [{"files": 0}, {"files": 2, "rows_per_file": 2}, {"file_size": "many"}, {"mode": "x"}])
@@ -85,7 +85,7 @@ def test_options_are_checked_at_the_door(points: pa.Table, tmp_path: Path, bad: 
 
 def test_partitions_are_folders_and_their_columns_have_statistics(points: pa.Table, tmp_path: Path) -> None:
     table = zskip.write(points, tmp_path / "t", by=["x"], files=6, partition_by=["day"])
-    days = table.index.data_files().files.columns["day"]
+    days = table._index.data_files().files.columns["day"]
     assert days.lower.equals(days.upper)
     assert sorted(path.name for path in (tmp_path / "t").glob("day=*")) == [
         "day=1970-01-01",
@@ -115,7 +115,7 @@ def test_there_are_no_more_files_than_rows(files: int, tmp_path: Path) -> None:
     rows = pa.table({"a": range(300)})
     for source in (rows, pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())):
         table = zskip.write(source, tmp_path / "t", by="a", files=files, mode="overwrite")
-        assert table.snapshot.totals.files <= 300
+        assert table._index.snapshot.totals.files <= 300
         assert table.plan("a >= 10").count() == 290
 
 
@@ -201,7 +201,7 @@ def test_small_files_that_are_made_ready_together_are_as_if_alone(layout: str, t
 
     table = zskip.write(rows, tmp_path / "t", by=["k", "x"], partition_by="day", layout=layout)
     assert comparable(table.to_arrow()).sort_by("id").equals(comparable(rows))
-    found = table.index.data_files()
+    found = table._index.data_files()
     assert len(found) == 30
     for number, path in enumerate(found.path.to_pylist()):
         (of_day,) = {int(path.split("/")[0].removeprefix("day="))}

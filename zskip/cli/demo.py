@@ -137,7 +137,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
     """Print the table's size, and what each look-up reads of it."""
     from zskip.plan.shares import percent
 
-    totals = table.snapshot.totals
+    totals = table._index.snapshot.totals
     console = out()
     console.print(
         f"{totals.rows:,} rows of Zeek logs, laid out in {seconds_write:.1f} s as {totals.files} files\nof together "

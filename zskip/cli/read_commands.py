@@ -256,7 +256,7 @@ def print_csv(rows: Any) -> None:
 
 def summary(table: Any) -> dict[str, Any]:
     """Facts about a table."""
-    snapshot = table.snapshot
+    snapshot = table._index.snapshot
     layout = snapshot.layout
     return {
         "uri": table.uri,
@@ -287,7 +287,7 @@ def summary(table: Any) -> dict[str, Any]:
 
 def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
     """The dimensions whose attributes the index has, if there are any."""
-    if not table.snapshot.dimensions:
+    if not table._index.snapshot.dimensions:
         return {}
     from zskip.table_formats.stale_attributes import stale_by_dimension
     from zskip.tablelog import Index
@@ -300,7 +300,7 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
             "attributes": each.attributes.names,
             "stale_files": stale,
         }
-        for each, stale in stale_by_dimension(Index(table.storage, table.snapshot)).items()
+        for each, stale in stale_by_dimension(Index(table._index.storage, table._index.snapshot)).items()
     ]
     return {"dimensions": found}
 
@@ -309,9 +309,9 @@ def dropped(table: Any) -> dict[str, str]:
     """A fact about files that other programs put into the table's folder, if there are any."""
     from zskip import tablelog
 
-    if table.snapshot.details.get("source") in tablelog.SOURCE_FORMATS:
+    if table._index.snapshot.details.get("source") in tablelog.SOURCE_FORMATS:
         return {}
-    found = len(tablelog.dropped_files(table.storage, table.snapshot))
+    found = len(tablelog.dropped_files(table._index.storage, table._index.snapshot))
     return {"not_in_the_table": tablelog.dropped_text(found)} if found else {}
 
 

@@ -164,7 +164,7 @@ def write(given: argparse.Namespace) -> None:
     with working(f"writing {given.path}") as progress:
         table = api.write(given.source, given.path, progress=progress, **options_of(given))
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
-    if table.snapshot.totals.row_groups == 1 and not given.json:
+    if table._index.snapshot.totals.row_groups == 1 and not given.json:
         out().print(
             "The table is one file of one row group, which a query reads as a whole: nothing is gained by an index of "
             "so few rows. --files N or --row-group-rows N makes smaller parts."

@@ -124,8 +124,10 @@ class Pushed:
         They are unfiltered: Spark applies its filters to the rows.
         """
         typed = self.table()
-        scan = typed.plan(self.predicate(typed.snapshot.schema)).scan.unfiltered()
-        scan = replace(scan, schema=self._opened().snapshot.schema)  # the types that the files have outside of Spark
+        scan = typed.plan(self.predicate(typed._index.snapshot.schema)).scan.unfiltered()
+        scan = replace(
+            scan, schema=self._opened()._index.snapshot.schema
+        )  # the types that the files have outside of Spark
         return scan.split(_PARTITION_BYTES) or [scan]
 
 

@@ -85,8 +85,8 @@ class Inference:
 
 def with_spark_types(table: Table, rule: Inference) -> Table:
     """The table with its columns in the types of ``spark.read.parquet``; see `in_spark_types`."""
-    index = in_spark_types(table.index, rule)
-    return table if index is table.index else Table(table.storage, index.snapshot)
+    index = in_spark_types(table._index, rule)
+    return table if index is table._index else Table(table._index.storage, index.snapshot)
 
 
 def in_spark_types(index: Index, rule: Inference) -> Index:

@@ -51,7 +51,7 @@ def table(
     require_session(spark)
     found = _opened(spark, path, version, storage_options)
     schema = _chosen(found, columns)
-    if found.index.source is not None and not found.plan().scan.plain:
+    if found._index.source is not None and not found.plan().scan.plain:
         raise UnsupportedFormat(
             f"Spark's Parquet reader cannot leave out the rows that {found.uri} has deleted, or find what only its log "
             "knows, in a DataFrame that prunes itself. Read what matches: zskip.spark.read(spark, path, where=…)."
@@ -59,7 +59,7 @@ def table(
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
-        files = SnapshotFiles(Jvm(spark), found.index, schema)
+        files = SnapshotFiles(Jvm(spark), found._index, schema)
         rows = _self_pruning(files) if connector else file_index.self_pruning(files)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
@@ -93,7 +93,7 @@ def read(
     found = _opened(spark, path, version, storage_options)
     if where is None:
         return found.plan().to_spark(spark, columns)
-    predicate = Semantics.of(spark).bind(where, found.snapshot.schema)
+    predicate = Semantics.of(spark).bind(where, found._index.snapshot.schema)
     return found.plan(predicate).to_spark(spark, columns)
 
 
@@ -130,16 +130,16 @@ def _opened(
     if isinstance(path, Table):
         return with_spark_types(path, Inference.of(spark))
     if is_supported(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
-        return Table.of_source(source)
+        return Table._of_source(source)
     storage = open_storage(spark, path, storage_options)
     return with_spark_types(Table(storage, tablelog.load(storage, version)), Inference.of(spark))
 
 
 def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:
-    arrow = found.snapshot.schema.arrow
+    arrow = found._index.snapshot.schema.arrow
     if columns is None:
         return arrow
-    return pa.schema([arrow.field(found.snapshot.schema.column(name).parts[0]) for name in columns])
+    return pa.schema([arrow.field(found._index.snapshot.schema.column(name).parts[0]) for name in columns])
 
 
 def _self_pruning(files: SnapshotFiles) -> DataFrame:

@@ -78,7 +78,7 @@ def delete(
     semantics = Semantics.of(spark)
     if semantics.zone is None:
         raise InvalidOption(f'The session\'s time zone "{semantics.timezone}" has no IANA name. Set another to delete.')
-    return table.delete(semantics.bind(where, table.snapshot.schema), session=spark)
+    return table.delete(semantics.bind(where, table._index.snapshot.schema), session=spark)
 
 
 def optimize(
@@ -96,8 +96,8 @@ def optimize(
     """
     require_session(spark)
     table = _opened(spark, path, options.pop("storage_options", None))
-    table.snapshot.indexed.orderable(() if by is None else names_given(by, "by"))
-    kept = append_rows.kept_options(table.snapshot, WriteOptions())
+    table._index.snapshot.indexed.orderable(() if by is None else names_given(by, "by"))
+    kept = append_rows.kept_options(table._index.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
     given: dict[str, Any] = {
         **sizes,
@@ -105,7 +105,12 @@ def optimize(
         **({} if by is None else {"by": by, "weights": options.get("weights")}),
     }
     _, done = compact.optimize(
-        table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), backend=backend(spark)
+        table._index.storage,
+        table._index.snapshot,
+        kept,
+        full=True,
+        wanted=replace(kept, **given),
+        backend=backend(spark),
     )
     return done
 
@@ -133,7 +138,7 @@ def cluster(
         storage,
         WriteOptions(by=() if by is None else by, **options),
         dry_run=dry_run,
-        indexed=lambda _: index(spark, path, storage_options=storage_options).snapshot,
+        indexed=lambda _: index(spark, path, storage_options=storage_options)._index.snapshot,
         backend=backend(spark),
     )
 
@@ -141,7 +146,7 @@ def cluster(
 def _opened(
     spark: SparkSession, path: str | os.PathLike[str] | Table, storage_options: Mapping[str, Any] | None
 ) -> Table:
-    storage = path.storage if isinstance(path, Table) else open_storage(spark, path, storage_options)
+    storage = path._index.storage if isinstance(path, Table) else open_storage(spark, path, storage_options)
     return Table(storage, tablelog.load(storage))
 
 

@@ -355,7 +355,7 @@ def _repeating(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _index_of(source: Any, storage_options: Mapping[str, Any] | None) -> tuple[Index | None, str]:
     """The index of a dimension that is a table, and the table's address; None and "" for rows and other folders."""
-    if isinstance(index := getattr(source, "index", None), Index):  # a `zskip.Table`
+    if isinstance(index := getattr(source, "_index", None), Index):  # a `zskip.Table`
         return index, index.storage.uri
     if not isinstance(source, str | os.PathLike) and not is_table_object(source):
         return None, ""

@@ -34,7 +34,7 @@ def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
     assert [one.files for one in report.timings] == [(1, 20), (20, 20), (1, 20)]
     assert [one.result_rows for one in report.timings] == [4, 1, 20]
     assert all(min(one.plan_seconds, one.zskip_seconds, one.plain_seconds) > 0 for one in report.timings)
-    assert [one.bytes.whole for one in report.timings] == [table.index.snapshot.totals.bytes] * 3
+    assert [one.bytes.whole for one in report.timings] == [table._index.snapshot.totals.bytes] * 3
     assert 0 < (report.timings[0].bytes.part or 0) < (report.timings[1].bytes.part or 0)
     assert "a = 7" in str(report)
     assert "bytes" in str(report)

@@ -33,7 +33,7 @@ def honest(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> zskip.Ta
 
 
 def test_an_honest_table_is_clean(honest: zskip.Table) -> None:
-    report = verify(honest.index, random=6, sample=4)
+    report = verify(honest._index, random=6, sample=4)
     assert report.clean, str(report)
     assert len(report.checks) == 6
     assert sum(check.read for check in report.checks) > 4
@@ -43,29 +43,29 @@ def test_an_honest_table_is_clean(honest: zskip.Table) -> None:
 
 
 def test_given_predicates_are_checked_as_they_stand(honest: zskip.Table) -> None:
-    report = verify(honest.index, ["carrier = 'UA' -- a remark", "date > DATE '2013-02-01'"], sample=None)
+    report = verify(honest._index, ["carrier = 'UA' -- a remark", "date > DATE '2013-02-01'"], sample=None)
     assert report.clean
     assert [check.read for check in report.checks] == [check.skipped for check in report.checks]
-    (check,) = verify(honest.index, ["carrier = $who"], params={"who": "UA"}, sample=None).checks
+    (check,) = verify(honest._index, ["carrier = $who"], params={"who": "UA"}, sample=None).checks
     assert check.rows == report.checks[0].rows
     assert check.rows["duckdb"] > 0
 
 
 def lying(table: zskip.Table) -> zskip.Table:
     """A table over the same files whose index says of every file that its only carrier is AA."""
-    data = table.index.data_files()
+    data = table._index.data_files()
     bound = pa.array(["AA"] * len(data))
     carrier = replace(data.files.columns["carrier"], lower=bound, upper=bound)
     files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
     storage = open_storage(table.uri)
     gone = data.path.to_pylist()
-    lie = tablelog.commit.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
+    lie = tablelog.commit.commit(storage, table._index.snapshot, "append", add=replace(data, files=files), remove=gone)
     return zskip.open(table.uri, version=lie.version)
 
 
 def test_a_lie_is_found(rows: pa.Table, tmp_path: Path) -> None:
     table = lying(zskip.write(rows, tmp_path / "t", by=["carrier"], files=8))
-    report = verify(table.index, ["carrier = 'UA'"], sample=None)
+    report = verify(table._index, ["carrier = 'UA'"], sample=None)
     assert not report.clean
     (check,) = report.checks
     expected = int(np.sum(np.asarray(rows["carrier"]) == "UA"))
@@ -79,7 +79,7 @@ def test_missing_and_cut_files_are_named(rows: pa.Table, tmp_path: Path) -> None
     first, second, *_ = sorted((tmp_path / "t").glob("*.parquet"))
     first.unlink()
     second.write_bytes(second.read_bytes()[:-10])
-    report = verify(table.index, ["date < DATE '1990-01-01'"])
+    report = verify(table._index, ["date < DATE '1990-01-01'"])
     assert report.missing == (first.name, second.name)
     assert not report.clean
 
@@ -111,7 +111,7 @@ def test_random_predicates_are_repeatable_and_bind(rows: pa.Table, honest: zskip
 
 def test_an_unknown_engine_is_refused(honest: zskip.Table) -> None:
     with pytest.raises(InvalidOption, match="there are duckdb, arrow, spark"):
-        verify(honest.index, engines=["hive"])
+        verify(honest._index, engines=["hive"])
 
 
 def test_doctor_tells_good_footers_from_bad(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for url in (str(tmp_path / "t"), f"memory://{tmp_path.name}/t"):
         table = zskip.write(rows, url, by=["a"], files=4)
         victim = table.plan("a = 2500").scan.relative_paths[0]
-        data = table.storage.read(victim)
-        table.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
+        data = table._index.storage.read(victim)
+        table._index.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
         for predicates in (["a > 10", "a < 100"], ["a < 100", "a > 10"]):
             report = zskip.open(url).verify(predicates, sample=None)
             assert (list(report.damaged), report.unchecked) == ([victim], ("a > 10",))
@@ -166,11 +166,11 @@ def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": range(1000)}), tmp_path, by=["a"], files=4)
     table.delete("a < 500")
     report = doctor(tmp_path)
-    assert (report.files, report.rows) == (table.snapshot.totals.files, 500)
+    assert (report.files, report.rows) == (table._index.snapshot.totals.files, 500)
     assert any("vacuum" in advice for advice in report.advice)
     table.vacuum("0 days")
     assert not any("vacuum" in advice for advice in doctor(tmp_path).advice)
-    part = tmp_path / table.snapshot.shards[0].file_part.path
+    part = tmp_path / table._index.snapshot.shards[0].file_part.path
     part.write_bytes(part.read_bytes()[:-1])
     assert any("--repair" in advice for advice in doctor(tmp_path).advice)
 

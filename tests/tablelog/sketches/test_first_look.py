@@ -46,12 +46,12 @@ def test_only_the_named_files_and_their_shards_are_read(
     many: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = zskip.write(rows(0, 4000), tmp_path / "t", by="n", files=40, sketches={"uid": "values"})
-    assert len(table.snapshot.shards) == 10
+    assert len(table._index.snapshot.shards) == 10
     monkeypatch.setattr(Index, "files", None)  # the ranges of all
     read: list[int] = []
     ids = Index.ids
     monkeypatch.setattr(Index, "ids", lambda self, files: read.extend(files.tolist()) or ids(self, files))
-    index = Index(table.storage, load(table.storage))
+    index = Index(table._index.storage, load(table._index.storage))
     predicate = bind(f"uid = '{uid(2345)}' AND n < 3000", index.snapshot.schema)
     assert len(plan(index, predicate)) == 1
     assert set(read) == {20, 21, 22, 23}
@@ -62,7 +62,7 @@ def test_files_that_no_segment_knows_are_kept(many: None, tmp_path: Path) -> Non
     for part in (0, 1):
         table.append(rows(4000 + part * 100, 100))
     assert [found(table, f"uid = '{uid(n)}'") for n in (7, 4150)] == [(1, [7]), (1, [4150])]
-    sketch = table.snapshot.sketches[0]
+    sketch = table._index.snapshot.sketches[0]
     path = tmp_path / "t" / sketch.segments[-1].part.path
     path.write_bytes(b"damaged")
     damaged = zskip.open(table.uri)
@@ -89,10 +89,10 @@ def test_deleted_and_rewritten_files_are_found_by_their_ids(many: None, tmp_path
 
 def test_what_sketches_cannot_name_is_left_to_ranges(tmp_path: Path) -> None:
     table = zskip.write(rows(0, 400), tmp_path / "t", by="n", files=4, sketches={"uid": ["values", "substrings"]})
-    search = sketches_of(Index(table.storage, table.snapshot))
+    search = sketches_of(Index(table._index.storage, table._index.snapshot))
 
     def named(where: str) -> list[int] | None:
-        units = pruning.candidates(bind(where, table.snapshot.schema), search)
+        units = pruning.candidates(bind(where, table._index.snapshot.schema), search)
         return None if units is None else units.tolist()
 
     first, last = uid(5), uid(395)

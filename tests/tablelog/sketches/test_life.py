@@ -44,7 +44,7 @@ def table(tmp_path: Path) -> zskip.Table:
 
 
 def segments(table: zskip.Table) -> int:
-    return sum(len(sketch.segments) for sketch in table.snapshot.sketches)
+    return sum(len(sketch.segments) for sketch in table._index.snapshot.sketches)
 
 
 def test_a_look_up_reads_the_one_file_that_holds_the_value(table: zskip.Table) -> None:
@@ -54,14 +54,16 @@ def test_a_look_up_reads_the_one_file_that_holds_the_value(table: zskip.Table) -
     assert "of these files by sketches" in table.plan(uid(3)).explain()
     # Every other file matches wholly.
     plan = table.plan(f"NOT {uid(3)}")
-    assert f"in {table.snapshot.totals.files - 1} of the files that are read, every row matches" in plan.explain()
+    assert (
+        f"in {table._index.snapshot.totals.files - 1} of the files that are read, every row matches" in plan.explain()
+    )
     assert len(plan.to_arrow()) == 1999
 
 
 def test_a_glob_over_all_subfolders_finds_data_files_alone(table: zskip.Table) -> None:
-    assert table.snapshot.sketches
+    assert table._index.snapshot.sketches
     assert duckdb.read_parquet(f"{table.uri}/**/*.parquet").columns == ["n", "a", "uid"]
-    assert len(list(Path(table.uri).rglob("*.parquet"))) == table.snapshot.totals.files
+    assert len(list(Path(table.uri).rglob("*.parquet"))) == table._index.snapshot.totals.files
 
 
 def test_appends_inherit_the_sketches_and_leave_few_segments(table: zskip.Table) -> None:
@@ -176,7 +178,7 @@ def test_sketches_are_added_to_a_table_and_dropped(tmp_path: Path) -> None:
     table.append(rows(2000, 10))
     assert found(table, 2001) == (1, [2001])
     table.add_sketches({"a": ["values"], "uid": ["values"]})
-    assert sorted(sketch.name.column for sketch in table.snapshot.sketches) == ["a", "uid"]
+    assert sorted(sketch.name.column for sketch in table._index.snapshot.sketches) == ["a", "uid"]
     table.drop_sketches("uid")
     assert found(table, 3)[0] >= ranges
     with pytest.raises(InvalidOption, match='no sketch of "uid"'):
@@ -196,7 +198,7 @@ def test_a_column_of_few_values_that_lie_everywhere_is_refused(tmp_path: Path) -
     with pytest.raises(InvalidOption, match='"flag" would skip next to nothing: each value of its 2 lies in 100% of'):
         table.add_sketches({"flag": "values", "uid": "values"})
     assert sorted((tmp_path / "t").rglob("*.*")) == before
-    assert not table.snapshot.sketches
+    assert not table._index.snapshot.sketches
     # A rare value among such ones is worth it, and the others cost next to nothing.
     table.add_sketches({"state": "values"})
     assert [len(table.plan(f"state = '{value}'")) for value in ("rare", "on", "of")] == [1, 20, 0]
@@ -227,7 +229,7 @@ def test_small_memory_goes_through_spill_files(tmp_path: Path) -> None:
         temp_directory=tmp_path,
     )
     large = zskip.write(source, tmp_path / "l", by="a", files=20, sketches={"uid": "values"})
-    entries = [table.snapshot.sketches[0].segments[0].entries for table in (small, large)]
+    entries = [table._index.snapshot.sketches[0].segments[0].entries for table in (small, large)]
     assert entries[0] == entries[1] == 60_000
     assert all(found(small, n) == (1, [n]) for n in range(0, 60_000, 5_003))
 
@@ -288,10 +290,10 @@ def test_writers_that_race_keep_each_others_segments(table: zskip.Table) -> None
 def test_sketches_added_while_others_append_know_what_they_read(tmp_path: Path) -> None:
     table = zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10)
     other = zskip.open(table.uri)
-    names = named_sketches({"uid": "values"}, table.snapshot.schema)
-    base = table.snapshot
+    names = named_sketches({"uid": "values"}, table._index.snapshot.schema)
+    base = table._index.snapshot
     other.append(rows(2000, 10))
-    complete_sketches(table.storage, base, WriteOptions(), names)
+    complete_sketches(table._index.storage, base, WriteOptions(), names)
     newest = zskip.open(table.uri)
     assert found(newest, 3)[1] == [3]
     assert found(newest, 2005)[1] == [2005]

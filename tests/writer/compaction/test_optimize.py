@@ -72,7 +72,7 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
         table.append(rows(seed))
     before = ids(table)
     there = set(table.plan().scan.relative_paths)
-    size = table.snapshot.totals.bytes
+    size = table._index.snapshot.totals.bytes
     assert size is not None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < size / 4

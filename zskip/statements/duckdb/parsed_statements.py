@@ -216,7 +216,7 @@ class Catalog:
     def _index_of(self, place: Place) -> Index | None:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
-            index = given if isinstance(given, Index) else getattr(given, "index", None)
+            index = given if isinstance(given, Index) else getattr(given, "_index", None)
             return index if isinstance(index, Index) else _index_at(given, self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
