@@ -196,6 +196,7 @@ def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path
 
 def test_explain_has_the_values_of_parameters(index: Index) -> None:
     found = plan(index, bind("a = ? AND b IN ?", index.snapshot.schema, params=[123, list(range(100))]))
+    assert 'WHERE "a" = 123 AND "b" IN (0, 1, 2, … 97 more)\n' in found.explain()
     assert 'row groups   "a" = 123\n' in found.explain()
     assert '"b" IN (0, 1, 2, … 97 more)\n' in found.explain()
     assert '  "a" = 123: some row may match\n' in found.explain(found.paths[0])

@@ -43,6 +43,7 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
         "table": survivors.index.storage.uri,
         "version": survivors.index.version,
         "predicate": None if predicate is None else predicate.text,
+        "values": None if predicate is None else _with_values(predicate),
         "dialect": None if predicate is None else predicate.dialect.name,
         "timezone": None if predicate is None else predicate.dialect.timezone,
         "skipped": {name: _share(getattr(skipped, name)) for name in skipped._fields},
@@ -75,7 +76,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
     return [
         {
             "text": alone.text,
-            "values": None if conjunct.template is None else conjunct.template.shown(),
+            "values": _with_values(conjunct),
             "files": {"removed": alone.removed, "proved": alone.proved, "total": alone.units},
             "row_groups": {"removed": group.removed, "proved": group.proved, "total": group.units},
             "opaque": [{"sql": sql, "why": why.text, "cause": why.cause.value} for sql, why in alone.opaque],
@@ -87,12 +88,18 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
     ]
 
 
+def _with_values(predicate: Predicate) -> str | None:
+    """A written predicate with the values of its parameters and of the clock; None if it has neither."""
+    template = None if predicate.written is None else predicate.as_template()
+    return None if template is None else template.shown()
+
+
 def _share(share: Share) -> dict[str, int | None]:
     return {"skipped": share.part, "total": share.whole}
 
 
 def _text_of_plan(found: Mapping[str, Any]) -> str:
-    predicate = "every row" if found["predicate"] is None else found["predicate"]
+    predicate = found["values"] or found["predicate"] or "every row"
     lines = [f"{found['table']} (version {found['version']})", f"  WHERE {predicate}", "skipped"]
     lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
     total = found["skipped"]["files"]["total"]
@@ -173,7 +180,7 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
         found["conjuncts"].append(
             {
                 "text": conjunct.text,
-                "values": None if conjunct.template is None else conjunct.template.shown(),
+                "values": _with_values(conjunct),
                 "verdict": _verdict(outcome, 0),
                 "ranges": {column: _range(statistics, column) for column in sorted(conjunct.columns)},
             }
