@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from targets import at_most
 
 import zskip
-from zskip.core.byte_sizes import bytes_of
+from zskip.core.option_checks import bytes_of
 
 # Of the limit: row groups that are being read and encoded come on top of it, and what the allocator keeps.
 MOST = 2.5

@@ -6,8 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from zskip.core.engine_registry import register
-from zskip.core.lazy_names import lazy_names
+from zskip.core.late_loading import lazy_names, register
 from zskip.errors import (
     CommitConflict,
     CorruptFile,
@@ -87,7 +86,7 @@ _HOMES = {
 _ENGINES = {
     "arrow": "zskip.engines.arrow",
     "duckdb": "zskip.engines.duckdb",
-    "picture": "zskip.inspect.explore.picture",
+    "picture": "zskip.inspect.explore",
     "spark": "zskip.spark.handoff",
     "spark session": "zskip.spark.spark_backend",
 }

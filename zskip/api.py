@@ -15,9 +15,7 @@ import pyarrow as pa
 
 from zskip import table_formats, tablelog, writer
 from zskip.binder.bind_condition import Condition
-from zskip.core.byte_sizes import bytes_of
-from zskip.core.option_checks import check_options
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, bytes_of, check_options, unreported
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan

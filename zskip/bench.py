@@ -14,7 +14,7 @@ import pyarrow as pa
 from zskip import layouts
 from zskip.binder import bind
 from zskip.binder.workload_sql import is_query, named_tables, table_query, translated
-from zskip.core.engine_registry import engine
+from zskip.core.late_loading import engine
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, ZskipError, nearest
 from zskip.layouts import LAYOUTS

@@ -21,9 +21,7 @@ from zskip import plan as planning
 from zskip import table_formats, tablelog, writer
 from zskip.binder import Parameters
 from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
-from zskip.core.byte_sizes import bytes_of, size_text
-from zskip.core.option_checks import check_options, refuse, require_output
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, require_output, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat

@@ -17,7 +17,7 @@ from zskip import pruning
 from zskip.binder import Parameters, bind
 from zskip.core.schema import Schema
 from zskip.errors import SqlError, UnknownParameter, UnsupportedSql
-from zskip.language.sql_literals import literal
+from zskip.language.render import literal
 from zskip.language.tree import In, Opaque, walk
 from zskip.stats import Ranges, Statistics
 from zskip.stats.collect import row_groups

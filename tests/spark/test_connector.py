@@ -17,7 +17,7 @@ import zskip
 from tests.spark.files import files_read, scanned
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
-from zskip.spark import connector, pruned_scan
+from zskip.spark import connector
 from zskip.spark.join_keys import parse_keys
 from zskip.spark.jvm import Jvm
 from zskip.spark.snapshot_files import SnapshotFiles
@@ -66,7 +66,7 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pruned_scan, "_SECONDS_PER_KEY_QUERY", 1e-9)
+        patched.setattr(connector, "_SECONDS_PER_KEY_QUERY", 1e-9)
         yield rows
     for name in ("fact", "plain", "dim"):
         spark.catalog.dropTempView(name)
@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_planned_with_are_left_out(
     def refuse(*_: object) -> None:
         raise RuntimeError("a fault of this test")
 
-    monkeypatch.setattr(pruned_scan, "conjunction", refuse)
+    monkeypatch.setattr(connector, "conjunction", refuse)
     with pytest.warns(RuntimeWarning, match="a fault of this test"):
         assert same(spark, "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0") == _FILES + 1
 
@@ -307,7 +307,7 @@ def test_few_files_are_not_worth_a_query_for_keys(
 ) -> None:
     joined = "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0"
     assert "dynamicpruning" in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
-    monkeypatch.setattr(pruned_scan, "_SECONDS_PER_KEY_QUERY", 0.15)
+    monkeypatch.setattr(connector, "_SECONDS_PER_KEY_QUERY", 0.15)
     assert "dynamicpruning" not in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
 
 

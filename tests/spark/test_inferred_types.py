@@ -19,7 +19,7 @@ import pytest
 import zskip
 import zskip.spark as zs
 from zskip.errors import UnsupportedSql
-from zskip.spark.hive_values import NULL, HiveRule
+from zskip.spark.inferred_types import NULL, HiveRule
 from zskip.spark.spark_session import setting
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.spark import data_source
-from zskip.spark.hive_values import HiveRule
-from zskip.spark.inferred_types import Inference
+from zskip.spark.inferred_types import HiveRule, Inference
 from zskip.spark.spark_session import Semantics
 
 

@@ -19,8 +19,7 @@ from zskip.errors import CorruptFile, SchemaError
 from zskip.plan import find_survivors
 from zskip.spark.data_source import Pushed, batches
 from zskip.spark.handoff import read_files
-from zskip.spark.hive_values import HiveRule
-from zskip.spark.inferred_types import Inference
+from zskip.spark.inferred_types import HiveRule, Inference
 from zskip.spark.spark_session import Semantics
 from zskip.spark.spark_types import spark_schema
 from zskip.storage import open_storage

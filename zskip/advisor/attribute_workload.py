@@ -11,7 +11,7 @@ import pyarrow as pa
 from zskip.binder.workload_sql import is_query, named_tables
 from zskip.core.schema import Schema, join_path, split_path
 from zskip.language import Predicate, conjunction
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.advisor.advice import Advice, Candidate, compared, grouped
-from zskip.core.progress import Progress
+from zskip.core.option_checks import Progress
 from zskip.core.schema import Schema, join_names
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment

@@ -8,8 +8,8 @@ A text passes through the modules in this order:
    DuckDB may evaluate and engines run · ``parameters``: parameters and reads of the clock as values
 3. ``leaf_binder``: one leaf of the skeleton becomes a node of the tree, by the rules of ``predicates/`` and
    ``functions/``, and is marked if DuckDB may evaluate it
-4. used by these: ``context``: the interface of the binding that rules see, and values under a CASE · ``constants``:
-   literals as Arrow scalars · ``names``: columns · ``refusals``: opaque parts, and errors
+4. used by these: ``context``: the interface of the binding that rules see, values under a CASE, and opaque parts ·
+   ``constants``: literals as Arrow scalars · ``names``: columns
 
 ``bind_condition`` takes SQL and expressions of pyarrow, polars, ibis and DuckDB. ``workload_sql`` extracts the
 conditions from whole statements.

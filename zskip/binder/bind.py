@@ -15,10 +15,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from zskip.binder.context import opaque
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.names import Names
 from zskip.binder.parameters import reads_clock, with_values
-from zskip.binder.refusals import opaque
 from zskip.binder.source_text import (
     Parameters,
     SourceText,
@@ -45,7 +45,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
 from zskip.language.bound import Dialect, Predicate, Template
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.language.tree import Node, Opaque, Why
 
 MOST_CHARACTERS, MOST_TOKENS = 2_000_000, 20_000

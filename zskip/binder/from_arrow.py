@@ -20,7 +20,7 @@ from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, 
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.language import tree
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.language.tree import Node, Reference, Why
 
 Message: TypeAlias = "dict[int, list[Any]]"

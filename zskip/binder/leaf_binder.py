@@ -9,10 +9,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Value
+from zskip.binder.context import Value, name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.names import Names
 from zskip.binder.predicates import ARGUMENTS, logic, rule
-from zskip.binder.refusals import name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.source_text import SourceText, without_parentheses
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema

@@ -16,7 +16,7 @@ from zskip.language import patterns, tree
 from zskip.language.bound import Dialect, Predicate
 from zskip.language.literals import Refused, compare_fitted, constant, fit, listed, plain_value, unified
 from zskip.language.patterns import and_of_known, contains_conditions
-from zskip.language.sql_literals import identifier, literal
+from zskip.language.render import identifier, literal
 from zskip.language.tree import Literal, Node, Opaque, Reference, Why
 
 _DUCKDB = Dialect()

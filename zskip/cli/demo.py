@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from zskip.cli.command_options import Commands, add_command
 from zskip.cli.terminal import grid, out, print_json, working
-from zskip.core.byte_sizes import size_text
+from zskip.core.option_checks import size_text
 from zskip.errors import InvalidOption, nearest
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.layouts.depth import ColumnDepth
-    from zskip.plan.shares import Share
+    from zskip.plan.survivors import Share
 
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
@@ -135,7 +135,7 @@ def shares(skipped: Any) -> dict[str, dict[str, int | None]]:
 
 def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> None:
     """Print the table's size, and what each look-up reads of it."""
-    from zskip.plan.shares import percent
+    from zskip.plan.survivors import percent
 
     totals = table._index.snapshot.totals
     console = out()
@@ -158,7 +158,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
 
 def whole(shares: Sequence[Share]) -> Share:
     """The sum of shares whose counts are known."""
-    from zskip.plan.shares import Share
+    from zskip.plan.survivors import Share
 
     return Share(sum(share.part or 0 for share in shares), sum(share.whole or 0 for share in shares))
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
+from zskip.cli import demo, inspect_commands, read_commands, write_commands
 from zskip.cli.command_options import add_command
 from zskip.cli.terminal import as_typed, complain, discard, is_unicode
 from zskip.errors import InvalidOption, SqlError, ZskipError, nearest
 
 # The groups of commands, in the order of the help.
-FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
+FAMILIES = (demo, write_commands, read_commands, inspect_commands)
 
 
 EXIT_CODES = """exit codes:

@@ -25,7 +25,7 @@ from zskip.cli.command_options import (
     predicate_options,
 )
 from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
-from zskip.core.byte_sizes import size_text
+from zskip.core.option_checks import size_text
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 
 STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)

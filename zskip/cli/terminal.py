@@ -18,8 +18,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table as Grid
 
-from zskip.core.byte_sizes import size_text
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, size_text, unreported
 
 LISTED = 20
 NARROWEST, USUAL = 60, 80  # columns

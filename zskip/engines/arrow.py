@@ -25,7 +25,7 @@ from zskip.engines.duckdb.native_scan import file_column_name, literal, partitio
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import reading
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.parquet.arrow_differences import open_parquet
 
 if TYPE_CHECKING:

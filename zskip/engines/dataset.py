@@ -19,7 +19,7 @@ from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files
 from zskip.language import Predicate
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.plan.scan import Scan
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ class Template:
 
     def render(self) -> str:
         """The SQL text."""
-        from zskip.language.sql_literals import literal
+        from zskip.language.render import literal
 
         return "".join([each if isinstance(each, str) else literal(each.value, self.dialect) for each in self.pieces])
 
@@ -60,7 +60,7 @@ class Template:
 
 def _shown(value: Any, dialect: str) -> str:
     from zskip.language.literals import is_list
-    from zskip.language.sql_literals import literal
+    from zskip.language.render import literal
 
     if not is_list(value) or len(value) <= _SHOWN_VALUES:
         return literal(value, dialect)

@@ -2,6 +2,6 @@
 
 ``footers``: the statistics of thousands of files · ``footer_reads``: reads the ends of files · ``parsed_footers``,
 ``thrift``, ``batch_footers``: parse footers · ``plain_decoder``: decodes bounds · ``trust``: which statistics can be
-trusted, by their writer · ``hive_columns``: the statistics of partition columns · ``united_schema``: the schema of all
-files · ``arrow_differences``: types that Arrow reads as others · ``from_rows``: statistics that footers lack
+trusted, by their writer · ``arrow_differences``: types and values that Arrow, DuckDB and Spark read differently ·
+``from_rows``: statistics that footers lack
 """

@@ -1,9 +1,9 @@
-"""Parquet types that Arrow reads as types with another order, equality or range."""
+"""Parquet types that Arrow reads as types with another order, equality or range; and INT96."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -80,3 +80,125 @@ def _misread_type(column: Any, arrow_wrote: bool) -> pa.DataType | None:
     if column.logical_type.type == "TIME" and not arrow_wrote:
         return TIME_TZ if json.loads(column.logical_type.to_json())["isAdjustedToUTC"] else None
     return None
+
+
+# INT96 timestamps are instants: Spark writes and reads them so, while Arrow and DuckDB show their UTC clock.
+#
+# | a file's column | Spark | Arrow, DuckDB | rewritten by zskip as | then Spark | then Arrow, DuckDB |
+# | --- | --- | --- | --- | --- | --- |
+# | INT96 | TIMESTAMP | the UTC clock, without a zone | TIMESTAMP, adjusted to UTC | TIMESTAMP | an instant, in UTC |
+#
+# If one file of a column holds INT96, clocks without a zone in its other files are UTC too.
+
+ParquetSchema = Any
+"""`pyarrow.parquet.ParquetSchema`: the leaves of a file."""
+ColumnSchema = Any
+"""`pyarrow.parquet.ColumnSchema`: one leaf."""
+
+
+def with_instants(schema: pa.Schema, file: ParquetSchema) -> pa.Schema:
+    """A file's Arrow schema, with its INT96 columns in UTC, also inside of structs, lists and maps."""
+    return by_leaf(schema, file, lambda type, leaf: in_utc(type) if leaf.physical_type == "INT96" else type)
+
+
+def by_leaf(
+    schema: pa.Schema, file: ParquetSchema, change: Callable[[pa.DataType, ColumnSchema], pa.DataType]
+) -> pa.Schema:
+    """A file's Arrow schema with the type of each leaf changed by its type and what Parquet says of it."""
+    columns = iter([file.column(number) for number in range(len(file.names))])
+
+    def changed(type: pa.DataType) -> pa.DataType:
+        stored = [next(columns) for _ in leaves(type)]
+        return change(type, stored[0]) if len(stored) == 1 else type
+
+    return _mapped(schema, changed)
+
+
+def with_instants_of_all(schema: pa.Schema, files: Iterable[tuple[pa.Schema, ParquetSchema]]) -> pa.Schema:
+    """The schema of a table, or of one of its files, with the columns in UTC that are INT96 in some file.
+
+    ``files``: the schema of each file, in Arrow and in Parquet.
+    """
+    for own, file in files:
+        if holds_int96(file):
+            marked = with_instants(own, file)
+            schema = pa.schema([_adopted(field, marked, own) for field in schema], schema.metadata)
+    return schema
+
+
+def holds_int96(file: ParquetSchema) -> bool:
+    """Whether a file has an INT96 column."""
+    return any(file.column(number).physical_type == "INT96" for number in range(len(file.names)))
+
+
+def holds_clock(schema: pa.Schema) -> bool:
+    """Whether a schema has a timestamp without a zone, at any depth: only those can be INT96."""
+    return any(t.is_timestamp(leaf) and leaf.tz is None for field in schema for leaf in leaves(field.type))
+
+
+def _adopted(field: pa.Field, marked: pa.Schema, own: pa.Schema) -> pa.Field:
+    if field.name not in own.names or marked.field(field.name).equals(own.field(field.name)):
+        return field
+    return field.with_type(_merged(field.type, marked.field(field.name).type, own.field(field.name).type))
+
+
+def _merged(type: pa.DataType, marked: pa.DataType, own: pa.DataType) -> pa.DataType:
+    """``type`` with the leaves in UTC that ``marked`` has in UTC and ``own`` has not."""
+    if t.is_struct(type) and t.is_struct(marked):
+        known = {field.name: (field.type, own.field(place).type) for place, field in enumerate(marked)}
+        return pa.struct(
+            [
+                field.with_type(_merged(field.type, *known[field.name])) if field.name in known else field
+                for field in type
+            ]
+        )
+    if t.is_map(type) and t.is_map(marked):
+        key = type.key_field.with_type(_merged(type.key_type, marked.key_type, own.key_type))
+        return pa.map_(key, type.item_field.with_type(_merged(type.item_type, marked.item_type, own.item_type)))
+    if _is_list(type) and _is_list(marked):
+        return _list(type, _merged(type.value_type, marked.value_type, own.value_type))
+    return in_utc(type) if marked != own else type
+
+
+def in_utc(type: pa.DataType) -> pa.DataType:
+    """A timestamp without a zone in UTC; any other type as it is."""
+    return pa.timestamp(type.unit, "UTC") if t.is_timestamp(type) and type.tz is None else type
+
+
+def _mapped(fields: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    def inner(type: pa.DataType) -> pa.DataType:
+        if t.is_struct(type):
+            return pa.struct([field.with_type(inner(field.type)) for field in type])
+        if t.is_map(type):
+            key = type.key_field.with_type(inner(type.key_type))
+            return pa.map_(key, type.item_field.with_type(inner(type.item_type)))
+        return _list(type, inner(type.value_type)) if _is_list(type) else leaf(type)
+
+    return pa.schema([field.with_type(inner(field.type)) for field in fields], fields.metadata)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type))
+
+
+def _list(type: pa.DataType, item: pa.DataType) -> pa.DataType:
+    field = type.value_field.with_type(item)
+    if t.is_fixed_size_list(type):
+        return pa.list_(field, type.list_size)
+    return pa.large_list(field) if t.is_large_list(type) else pa.list_(field)
+
+
+def leaves(type: pa.DataType) -> Iterator[pa.DataType]:
+    """The leaves of a type, as Parquet stores it."""
+    if isinstance(type, pa.BaseExtensionType):
+        yield from leaves(type.storage_type)
+    elif t.is_struct(type):
+        for field in type:
+            yield from leaves(field.type)
+    elif t.is_map(type):
+        yield from leaves(type.key_type)
+        yield from leaves(type.item_type)
+    elif _is_list(type):
+        yield from leaves(type.value_type)
+    else:
+        yield type

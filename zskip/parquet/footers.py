@@ -12,15 +12,20 @@ import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.offsets import numbers_of_runs, offsets_of
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, widened, widens
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.parquet import footer_reads, trust
-from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
+from zskip.parquet.arrow_differences import (
+    geo_metadata,
+    holds_clock,
+    open_parquet,
+    with_instants_of_all,
+    with_parquet_types,
+)
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
-from zskip.parquet.instants import holds_clock, with_instants_of_all
 from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics

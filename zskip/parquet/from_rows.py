@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.errors import CorruptFile, SchemaError
 from zskip.parquet import footers, trust
+from zskip.parquet.arrow_differences import leaves
 from zskip.parquet.footer_reads import Readable
-from zskip.parquet.instants import leaves
 
 
 def refuse_old_files(storage: Readable, paths: Sequence[str], schema: pa.Schema) -> None:

@@ -6,7 +6,6 @@
 
 from zskip.plan.plan import Plan, PlannedFile
 from zskip.plan.planner import find_survivors, kept_survivors, logged, plan
-from zskip.plan.shares import Share, Skipped
-from zskip.plan.survivors import Survivors
+from zskip.plan.survivors import Share, Skipped, Survivors
 
 __all__ = ["Plan", "PlannedFile", "Share", "Skipped", "Survivors", "find_survivors", "kept_survivors", "logged", "plan"]

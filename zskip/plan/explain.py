@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from zskip.errors import InvalidOption, UnreadableFile, nearest
 from zskip.language import Predicate
-from zskip.plan.shares import Share
-from zskip.plan.survivors import Survivors
+from zskip.plan.survivors import Share, Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
 from zskip.tablelog import dropped_files, dropped_text, sketches_of

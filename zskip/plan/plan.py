@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import pyarrow as pa
 
-from zskip.core.engine_registry import engine
+from zskip.core.late_loading import engine
 from zskip.errors import MissingDependency
 from zskip.language import Predicate
 from zskip.plan.scan import Scan
-from zskip.plan.shares import Skipped
-from zskip.plan.survivors import Survivors
+from zskip.plan.survivors import Skipped, Survivors
 
 if TYPE_CHECKING:
     import duckdb

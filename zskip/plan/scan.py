@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.core.engine_registry import engine
+from zskip.core.late_loading import engine
 from zskip.core.schema import Schema
 from zskip.language import Predicate
 from zskip.storage import Storage

@@ -29,7 +29,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.plan.scan import Scan
-from zskip.spark import hadoop, hive_values, spark_backend
+from zskip.spark import hadoop, inferred_types, spark_backend
 from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark
 from zskip.spark.spark_types import arrow_schema, spark_schema
@@ -147,9 +147,9 @@ def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
     folders = pa.array([path.rpartition("/")[0] + "/" for path in scan.relative_paths])
     kinds = {field.name: field.dataType for field in pushed.columns if field.name in scan.partition_by}
     for folder in folders.unique().to_pylist():
-        texts = hive_values.values_of(folder)
+        texts = inferred_types.values_of(folder)
         values = {
-            name: pa.array([hive_values.value(texts.get(name, hive.NULL), kind, pushed.semantics.zone)]).cast(
+            name: pa.array([inferred_types.value(texts.get(name, hive.NULL), kind, pushed.semantics.zone)]).cast(
                 target.field(name).type
             )[0]
             for name, kind in kinds.items()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zskip import tablelog
 from zskip.errors import UnsupportedFormat
-from zskip.spark import connector, file_index
+from zskip.spark import connector, snapshot_files
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import column, read_files
 from zskip.spark.inferred_types import Inference, with_spark_types
@@ -60,7 +60,7 @@ def table(
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
         files = SnapshotFiles(Jvm(spark), found._index, schema)
-        rows = _self_pruning(files) if connector else file_index.self_pruning(files)
+        rows = _self_pruning(files) if connector else snapshot_files.self_pruning(files)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
     return rows if rows.columns == schema.names else rows.select([column(name) for name in schema.names])
@@ -148,7 +148,7 @@ def _self_pruning(files: SnapshotFiles) -> DataFrame:
         return connector.self_pruning(files)
     except Unsupported as error:
         warn_once(f"zskip does not prune by the keys of joins in this Spark ({error}), only by filters.")
-        return file_index.self_pruning(files)
+        return snapshot_files.self_pruning(files)
 
 
 def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from zskip import tablelog
 from zskip.api import Mode
 from zskip.api import write as write_table
-from zskip.core.progress import Progress
+from zskip.core.option_checks import Progress
 from zskip.core.receipts import Clustered, Deleted, Optimized
 from zskip.core.schema import names_given
 from zskip.errors import InvalidOption

@@ -16,7 +16,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import SqlError
 from zskip.language import Predicate, conjunction
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.statements.plan_tree import Scan
 
 # The engine has bound a printed condition, so a setting can only matter to its calls, casts and arithmetic operators.

@@ -9,7 +9,7 @@ Loaded on first use: opening a table of zskip needs no other format.
 
 from typing import TYPE_CHECKING
 
-from zskip.core.lazy_names import lazy_names
+from zskip.core.late_loading import lazy_names
 
 if TYPE_CHECKING:
     from zskip.table_formats.locate import attach, index_of, is_table_object, open_index, source_of

@@ -12,7 +12,7 @@ Loaded on first use: opening a table and planning on it need neither commits nor
 
 from typing import TYPE_CHECKING
 
-from zskip.core.lazy_names import lazy_names
+from zskip.core.late_loading import lazy_names
 
 if TYPE_CHECKING:
     from zskip.tablelog import commit, repair, vacuum

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import logical_type, widens
 from zskip.errors import InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists

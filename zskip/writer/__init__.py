@@ -15,7 +15,7 @@ Loaded on first use: opening a table and planning on it need none of this.
 
 from typing import TYPE_CHECKING
 
-from zskip.core.lazy_names import lazy_names
+from zskip.core.late_loading import lazy_names
 
 if TYPE_CHECKING:
     from zskip.writer import adopt, append, delete, open_source, refresh_joins, upsert

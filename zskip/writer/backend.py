@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from zskip.core import engine_registry
+from zskip.core import late_loading
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
 from zskip.parquet.legacy_calendar import refuse_old_files
@@ -87,5 +87,5 @@ def backend_of(session: Any, source: Any = None) -> Backend:
     """This machine, or the cluster of a Spark session. A Spark DataFrame as the source brings its own session."""
     if session is None and type(source).__module__.startswith("pyspark.sql."):
         session = getattr(source, "sparkSession", None)
-    found: Backend = LOCAL if session is None else engine_registry.engine("spark session").backend(session)
+    found: Backend = LOCAL if session is None else late_loading.engine("spark session").backend(session)
     return found

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.errors import InvalidOption, SchemaError
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.plan import find_survivors
 from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths

@@ -10,8 +10,9 @@ from datetime import timedelta
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import (
+    Progress,
+    bytes_of,
     refuse,
     require_callback,
     require_choice,
@@ -19,7 +20,6 @@ from zskip.core.option_checks import (
     require_number,
     require_path,
 )
-from zskip.core.progress import Progress
 from zskip.core.schema import names_given
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import LAYOUTS

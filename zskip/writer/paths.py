@@ -19,9 +19,14 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, TableNotFound, UnsafePath
-from zskip.language.sql_literals import identifier
-from zskip.parquet.arrow_differences import geo_metadata, open_parquet, with_parquet_types
-from zskip.parquet.instants import holds_int96, with_instants_of_all
+from zskip.language.render import identifier
+from zskip.parquet.arrow_differences import (
+    geo_metadata,
+    holds_int96,
+    open_parquet,
+    with_instants_of_all,
+    with_parquet_types,
+)
 from zskip.parquet.legacy_calendar import refuse_old_values
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.binder import bind
-from zskip.core.byte_sizes import size_text
+from zskip.core.option_checks import size_text
 from zskip.core.schema import Schema
 from zskip.language.tree import Compare, Computable, Contains, In, Literal, Node, Opaque, Reference, walk
 from zskip.tablelog.sketches import SketchName

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
-from zskip.core.byte_sizes import size_text
 from zskip.core.offsets import offsets_of
+from zskip.core.option_checks import size_text
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.parquet.arrow_differences import open_parquet

@@ -21,7 +21,7 @@ from zskip.advisor.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.binder.workload_sql import shape
 from zskip.core.schema import Schema
 from zskip.errors import UnreadableFile
-from zskip.language.sql_literals import quoted
+from zskip.language.render import quoted
 
 _ENTRIES = "duckdb_log_entries.csv"
 _HOW = "CALL enable_logging('QueryLog', storage = 'file', storage_path = 'duckdb_log') makes DuckDB write one."

@@ -23,7 +23,7 @@ from zskip.binder.workload_sql import TableQuery, union
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
 from zskip.errors import UnreadableFile
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 
 _QUERY_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"

@@ -13,8 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Binding, Choice, Value, distribute, samples
-from zskip.binder.refusals import opaque
+from zskip.binder.context import Binding, Choice, Value, distribute, opaque, samples
 from zskip.binder.source_text import span, without_parentheses
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes

@@ -8,8 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Binding
-from zskip.binder.refusals import opaque
+from zskip.binder.context import Binding, opaque
 from zskip.core import types as t
 from zskip.language import patterns, tree
 from zskip.language.functions.function import require_only

@@ -9,9 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.context import Binding, Choice, Value, distribute
+from zskip.binder.context import Binding, Choice, Value, distribute, opaque
 from zskip.binder.predicates.comparisons import bind_comparison, one_branch_type
-from zskip.binder.refusals import opaque
 from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.language import tree

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from zskip.binder.context import Binding, distribute
+from zskip.binder.context import Binding, distribute, opaque
 from zskip.binder.predicates.comparisons import (
     any_row,
     bind_comparison,
@@ -20,7 +20,6 @@ from zskip.binder.predicates.comparisons import (
     row_of,
     row_pairs,
 )
-from zskip.binder.refusals import opaque
 from zskip.binder.source_text import text_range
 from zskip.core import types as t
 from zskip.language import tree

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.errors import SchemaError
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType

@@ -28,7 +28,7 @@ from zskip.core import types as t
 from zskip.core.schema import names_given
 from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.storage import hive
 
 if TYPE_CHECKING:

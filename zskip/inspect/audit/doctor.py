@@ -27,7 +27,7 @@ from zskip.errors import (
     UnsupportedFormat,
 )
 from zskip.parquet import footers
-from zskip.parquet.instants import holds_clock
+from zskip.parquet.arrow_differences import holds_clock
 from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage

@@ -14,18 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.binder import bind
-from zskip.core import engine_registry
+from zskip.core import late_loading
 from zskip.core import types as t
-from zskip.core.option_checks import check_options
-from zskip.core.progress import Progress, unreported
+from zskip.core.option_checks import Progress, check_options, unreported
 from zskip.core.schema import Schema
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
-from zskip.language import sql_literals
-from zskip.language.render import constant_sql
-from zskip.language.sql_literals import identifier
+from zskip.language import render
+from zskip.language.render import constant_sql, identifier
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups
@@ -406,7 +404,7 @@ def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, s
         batches = plan.to_batches()
     else:
         batches = (
-            plan.to_spark(spark or engine_registry.engine("spark session").active_session())
+            plan.to_spark(spark or late_loading.engine("spark session").active_session())
             .toArrow()
             .select(schema.names)
             .to_batches()
@@ -462,7 +460,7 @@ def _literal(value: Any, type: pa.DataType) -> str:
     if t.is_integer(type) or (t.is_floating(type) and math.isfinite(value)):
         return repr(value)  # bare, as people write numbers
     if t.is_time(type):
-        return sql_literals.literal(value, "duckdb")
+        return render.literal(value, "duckdb")
     text = constant_sql(pa.scalar(value, type), "duckdb")
     if text is None:
         raise TypeError(f"{type} has no literal")

@@ -1,36 +1,41 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
-``export``: the data of the page, in its compact form · ``figures``: the empty figures, made by Bokeh
-(``pip install "zskip[plot]"``); ``drawing.js``: draws into them · ``proof.js``: the planner's proof over ranges, in
-JavaScript · ``page.js``, ``page.html``: the page, which needs no network · ``alternatives``: how much the same queries
-would read with other layouts · ``picture``: a plan in a notebook, and the columns that both draw.
+``export``: the data of the page, in its compact form · ``drawing.js``: draws into the figures, which Bokeh makes
+(``pip install "zskip[plot]"``) · ``proof.js``: the planner's proof over ranges, in JavaScript · ``page.js``,
+``page.html``: the page, which needs no network.
 """
 
 from __future__ import annotations
 
 import html
+import importlib.util
+import io
 import json
+import re
+import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from zskip import layouts
 from zskip import plan as planning
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
-from zskip.errors import InvalidOption
-from zskip.inspect.explore.alternatives import Alternative, alternatives
+from zskip.errors import InvalidOption, MissingDependency
 from zskip.inspect.explore.export import Arrays, ExportedColumn, Level, columns_of, fitting, packed, tree_of
-from zskip.inspect.explore.figures import ALPHA, FILE, READ, figures
-from zskip.inspect.explore.picture import drawn_columns
 from zskip.language import Predicate
 from zskip.language.tree import Opaque, Reference, walk
-from zskip.tablelog import Index
+from zskip.plan import Survivors
+from zskip.plot import boxes
+from zskip.tablelog import Index, Snapshot
 
 __all__ = ["Alternative", "alternatives", "page", "save"]
 
@@ -190,3 +195,155 @@ def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str,
         drawing=folder.joinpath("drawing.js").read_text("utf-8"),
         page=folder.joinpath("page.js").read_text("utf-8"),
     )
+
+
+# How much the same queries would read if the table had another layout or more files.
+
+_LAYOUTS = ("auto", "hilbert", "linear")
+_MORE = (1, 4)
+_LEAST_ROWS = 20
+"""The least sampled rows per file: with fewer, the sample's boxes differ too much from the table's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A layout, and the shares of rows, bytes and files that the queries read on average, from 0 to 1.
+
+    ``today``: whether it is the current layout.
+    """
+
+    layout: str
+    by: tuple[str, ...]
+    files: int
+    rows: float
+    bytes: float
+    share_of_files: float
+    today: bool = False
+
+
+def alternatives(
+    rows: pa.Table, today: NDArray[np.int64], by: Sequence[str], queries: Sequence[str], *, files: int, total_rows: int
+) -> list[Alternative]:
+    """The current layout, then other layouts of the same columns with as many files and with four times as many.
+
+    ``rows``: a sample of the table · ``today``: the current file of each sampled row · ``queries``: predicates or
+    statements; by default look-ups on each column of ``by``. Layouts are fitted to one half of the sample, and all are
+    scored on the other half. Raises the errors of `layouts.fit`.
+    """
+    order = np.random.default_rng(0).permutation(rows.num_rows)
+    fitting, scoring = (rows.take(pa.array(part)) for part in np.array_split(order, 2))
+    workload = list(queries) or None
+
+    def scored(layout: str, count: int, place: layouts.Assignment | NDArray[np.int64], *, now: bool) -> Alternative:
+        score = layouts.score(scoring, place, by, workload=workload)
+        shares = score.queries or (layouts.Share(score.read, score.bytes, score.files),)
+        means = {name: statistics.fmean(getattr(share, name) for share in shares) for name in ("rows", "bytes")}
+        opened = statistics.fmean(share.files for share in shares)
+        return Alternative(layout, tuple(by), count, share_of_files=opened, today=now, **means)
+
+    found = [scored("today", files, today[np.array_split(order, 2)[1]], now=True)]
+    for more in _MORE:
+        count = files * more
+        if scoring.num_rows >= count * _LEAST_ROWS:
+            for name in _LAYOUTS:
+                fitted = layouts.fit(
+                    fitting, by, layout=name, files=count, workload=workload, total_rows=max(total_rows, len(rows))
+                )
+                found.append(scored(fitted.layout, count, fitted, now=False))
+    return found
+
+
+# The figures of the page, created empty by Bokeh: `drawing.js` fills their data sources in the browser.
+
+READ, FILE, ALPHA = "#d1495b", "#8fa8bf", 0.3
+"""The colors of files that are read and of other files, and the opacity of both."""
+_MARK = "#1d2b36"
+
+
+def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
+    """The HTML of the figure with the boxes, the HTML of the strips, the script that creates both, and Bokeh itself.
+
+    ``paths``: the columns, each of which gets a strip · ``count``: the number of files. Raises `MissingDependency`.
+    """
+    try:
+        from bokeh.embed import components
+        from bokeh.models import ColumnDataSource, CustomJS, NoOverlap
+        from bokeh.plotting import figure
+        from bokeh.resources import Resources
+    except ImportError as error:
+        raise MissingDependency('The page needs Bokeh: pip install "zskip[plot]"') from error
+
+    def plot(name: str, width: int, height: int, top: int) -> figure:
+        """A figure with data sources for all files, for the files that are read, and for an image of both."""
+        tools = "pan,wheel_zoom,box_zoom,reset,save"
+        made = figure(
+            sizing_mode="stretch_width",
+            max_width=width,
+            height=height,
+            name=name,
+            x_range=(0, 1),
+            y_range=(0, top),
+            tools=tools,
+        )
+        made.axis.major_label_policy = NoOverlap()
+        pixels = {"image": [np.zeros((1, 1), np.uint32)], **{key: [0.0] for key in ("x", "y", "dw", "dh")}}
+        made.image_rgba(**{key: key for key in pixels}, source=ColumnDataSource(pixels, name=f"{name}:image"))
+        for own, color in (("files", FILE), ("read", READ)):
+            boxes = ColumnDataSource({side: [] for side in sides}, name=f"{name}:{own}")
+            made.quad(**sides, source=boxes, color=color, fill_alpha=ALPHA, line_alpha=0.9)
+        return made
+
+    sides = {side: side for side in ("left", "right", "bottom", "top")}
+    picture = plot("picture", 640, 520, 1)
+    chosen = ColumnDataSource({side: [] for side in sides}, name="picture:chosen")
+    picture.quad(**sides, source=chosen, fill_color=None, line_color=_MARK, line_width=2)
+    picture.js_on_event("tap", CustomJS(code="window.zskipTap(cb_obj.x, cb_obj.y);"))
+    for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
+        marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
+        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color=_MARK, line_dash="dashed")
+    strips = [plot(f"strip:{path}", 560, 220, count) for path in paths]
+    for strip in strips:
+        strip.yaxis.axis_label = "file"
+    scripts, parts = components([picture, *strips])
+    libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    # The page draws a strip once it is visible. Bokeh's own element has no size from which to tell that.
+    first, *rest = (
+        f'<div id="view:{html.escape(made.name)}">{part}</div>'
+        for made, part in zip((picture, *strips), parts, strict=True)
+    )
+    return first, "".join(rest), re.sub(r"</?script[^>]*>", "", scripts), libraries
+
+
+# A plan as a picture: the files as boxes on two columns, those that are read highlighted. Notebooks show it.
+
+_MOST_FILES = 2_000
+"""A picture of more files would slow a notebook down; `Table.explore` draws more."""
+
+
+def svg(survivors: Survivors) -> str | None:
+    """The picture as SVG.
+
+    None for a table without files, with too many files or with fewer than two columns to draw, and if Altair or
+    vl-convert is not installed.
+    """
+    index = survivors.index
+    paths = drawn_columns(index.snapshot, survivors.predicate, 2)
+    installed = all(importlib.util.find_spec(name) for name in ("altair", "vl_convert"))
+    if not installed or len(paths) < 2 or not 0 < len(index) <= _MOST_FILES:
+        return None
+    lit = np.zeros(len(index), bool)
+    lit[survivors.numbers] = True
+    target = io.StringIO()
+    boxes(index.files(None, paths).statistics, *paths, survivors=lit).save(target, format="svg")
+    return target.getvalue()
+
+
+def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) -> list[str]:
+    """The paths of at most ``most`` orderable columns: first those of both the predicate and the layout, then those of
+    the layout, of the predicate, and all others."""
+    layout = () if snapshot.layout is None else snapshot.layout.columns
+    read = sorted(predicate.columns) if predicate else []
+    both = [path for path in read if path in layout]
+    columns = snapshot.schema.columns
+    wanted = dict.fromkeys([*both, *layout, *read, *columns])
+    return [path for path in wanted if path in columns and columns[path].orderable][:most]

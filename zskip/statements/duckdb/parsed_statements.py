@@ -15,7 +15,7 @@ from cachetools import LRUCache, cached
 
 from zskip import table_formats
 from zskip.errors import SqlSyntaxError, TableNotFound
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.table_places import (
     Place,

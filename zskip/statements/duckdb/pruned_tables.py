@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.engines.duckdb.native_scan import literal
 from zskip.errors import ZskipError
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.plan import Survivors, kept_survivors
 from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes

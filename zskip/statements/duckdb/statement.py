@@ -26,7 +26,7 @@ from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files, pointing_at
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.plan import Plan, find_survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
 from zskip.statements.duckdb.pruned_tables import PrunedTable, pruned_tables

@@ -30,7 +30,7 @@ from zskip.engines.duckdb.native_scan import (
 )
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.errors import UnknownParameter, ZskipError
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 from zskip.parquet import footers
 from zskip.plan import Survivors
 from zskip.statements.aggregates import IndexRows

@@ -27,7 +27,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zskip.language.sql_literals import identifier
+from zskip.language.render import identifier
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,7 +10,7 @@ from datetime import timedelta
 import numpy as np
 
 from zskip import tablelog
-from zskip.core.byte_sizes import size_text
+from zskip.core.option_checks import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
 from zskip.errors import CommitConflict
 from zskip.storage import Storage

@@ -1,10 +1,36 @@
-"""Names that a package imports on first use, so that a process loads only what it calls."""
+"""What is loaded on first use: engines by name, which a plan calls without importing them, and names of packages.
+
+`zskip/__init__` registers the engines of the package.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
+
+from zskip.errors import InvalidOption, nearest
+
+_LOADERS: dict[str, Callable[[], Any]] = {}
+
+
+def register(name: str, load: Callable[[], Any]) -> None:
+    """Register an engine: ``load`` returns the module that holds its functions."""
+    _LOADERS[name] = load
+
+
+def engine(name: str) -> Any:
+    """The module of an engine. Raises `InvalidOption` for an unknown engine, and the errors of loading the module.
+
+    >>> engine("arrow").__name__
+    'zskip.engines.arrow'
+    """
+    if name not in _LOADERS:
+        raise InvalidOption(f'There is no engine "{name}".{nearest(name, _LOADERS)}')
+    return _LOADERS[name]()
+
+
+# Names that a package imports on first use, so that a process loads only what it calls.
 
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
