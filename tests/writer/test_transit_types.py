@@ -26,7 +26,14 @@ from zskip.stats import FileStatistics, collect
 from zskip.writer import compact_rows as narrowing
 from zskip.writer import row_source
 from zskip.writer.compact_rows import NarrowForms
-from zskip.writer.encode import columns_with_nan, even_cuts, fitted_encoding, write_file
+from zskip.writer.encode import (
+    columns_with_nan,
+    even_cuts,
+    fitted_encoding,
+    footer_metadata,
+    sorting_columns,
+    write_file,
+)
 from zskip.writer.open_source import open_source
 from zskip.writer.row_sample import RowSample
 from zskip.writer.scatter import SpilledBuckets
@@ -84,7 +91,9 @@ def test_a_file_of_carried_rows_reads_as_one_of_kept_rows(cells: list[dict[str, 
     for form in (rows, carried(rows)):
         target = io.BytesIO()
         units = collect.row_groups(form, cuts, Schema(KEPT))
-        write_file(target, form, KEPT, cuts, columns_with_nan(form, units), fitted_encoding(form, "zstd"), ["n"])
+        sorting = sorting_columns(form, cuts, ["n"])
+        encoding, with_nan = fitted_encoding(form, "zstd"), columns_with_nan(form, units)
+        write_file(target, form, cuts, with_nan, encoding, sorting, footer_metadata(KEPT))
         files.append(pq.ParquetFile(io.BytesIO(target.getvalue())))
     expected = io.BytesIO()
     pq.write_table(rows, expected, store_decimal_as_integer=True)

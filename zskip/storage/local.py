@@ -232,16 +232,20 @@ class LocalStorage:
             )
 
     def open_writer(self, path: str) -> BinaryIO:
-        self.require_folder()
         target = self._locate(path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         temporary = _temporary(target)
-        return _Unpublished(io.FileIO(temporary, "xb"), temporary, target)
+        try:
+            file = _Named(temporary, target)
+        except (FileNotFoundError, NotADirectoryError):
+            self.require_folder()
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            file = _Named(temporary, target)
+        return _Unpublished(file, temporary, target)
 
     def make_durable(self, paths: Sequence[str]) -> None:
         if not paths or not self.durable:
             return
-        _sync_all([self._locate(path) for path in paths])
+        _sync_all([*map(self.uri_of, paths)])
         self._sync_folders(paths)
 
     def _sync_file(self, file: BinaryIO) -> None:
@@ -290,20 +294,24 @@ class LocalStorage:
         return LocalFileSystem()
 
 
-class _Unpublished(io.BufferedWriter):
-    """A file under a temporary name in its folder; `close` renames it, an exception inside ``with`` removes it."""
+class _Named(io.FileIO):
+    """A new file whose errors name the file that it will become."""
 
-    def __init__(self, file: io.FileIO, temporary: str, target: str) -> None:
-        super().__init__(file, _BUFFER_BYTES)
-        self._temporary, self._target = temporary, target
+    def __init__(self, temporary: str, target: str) -> None:
+        super().__init__(temporary, "xb")
+        self._target = target
 
     def write(self, data: ReadableBuffer, /) -> int:
         with naming(self._target):
             return super().write(data)
 
-    def flush(self) -> None:
-        with naming(self._target):
-            super().flush()
+
+class _Unpublished(io.BufferedWriter):
+    """A file under a temporary name in its folder; `close` renames it, an exception inside ``with`` removes it."""
+
+    def __init__(self, file: _Named, temporary: str, target: str) -> None:
+        super().__init__(file, _BUFFER_BYTES)
+        self._temporary, self._target = temporary, target
 
     def close(self) -> None:
         if self.closed:
@@ -386,9 +394,14 @@ def _sync_all(paths: Sequence[str]) -> None:
         for path in paths:
             _sync(path)
         return
+
+    def sync_share(number: int) -> None:
+        for path in paths[number::_SYNCS_AT_ONCE]:
+            _sync(path)
+
     with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="zskip-sync") as pool:
-        for done in [pool.submit(_sync, path) for path in paths]:
-            done.result()
+        for _ in pool.map(sync_share, range(min(_SYNCS_AT_ONCE, len(paths)))):
+            pass
 
 
 def _sync(path: str) -> None:

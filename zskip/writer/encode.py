@@ -7,7 +7,7 @@ although NaN is greater. So a column that contains NaN gets no bounds in the foo
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -80,15 +80,7 @@ _INTEGERS = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
 def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
     """The size in bytes of a file of these rows, which is written to memory to find out."""
     with pa.BufferOutputStream() as target:
-        write_file(
-            target,
-            rows,
-            rows.schema,
-            even_cuts(rows.num_rows, max(1, rows.num_rows)),
-            (),
-            encoding,
-            (),
-        )
+        write_file(target, rows, even_cuts(rows.num_rows, max(1, rows.num_rows)), (), encoding, (), {})
         return int(target.tell())
 
 
@@ -105,23 +97,28 @@ def even_cuts(rows: int, row_group_rows: int) -> np.ndarray:
     return np.minimum(np.arange(groups + 1, dtype=np.int64) * length, rows)
 
 
+def footer_metadata(kept: pa.Schema) -> dict[bytes, bytes]:
+    """The metadata of footers of files with this Arrow schema, since their rows may have transit types."""
+    return {b"ARROW:schema": base64.b64encode(kept.serialize()), **(kept.metadata or {})}
+
+
 def write_file(
     target: BinaryIO,
     rows: pa.Table,
-    kept: pa.Schema,
     cuts: np.ndarray,
     with_nan: Collection[str],
     encoding: Encoding,
-    sorted_by: Sequence[str],
+    sorting: Sequence[pq.SortingColumn],
+    metadata: Mapping[bytes, bytes],
 ) -> None:
     """Write rows as one Parquet file, with one row group between each two cuts.
 
-    ``kept``: the Arrow schema for the footer, since the rows may have transit types · ``with_nan``: the Parquet paths
-    of leaves that hold NaN · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names the
-    columns by which they are.
+    ``with_nan``: the Parquet paths of leaves that hold NaN · ``sorting``: the columns by which each row group is
+    sorted · ``metadata``: as from `footer_metadata`.
     """
-    leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
-    statistics: Any = True if not with_nan else [path for path in leaves if path not in with_nan]
+    statistics: Any = True
+    if with_nan:
+        statistics = [path for path, _ in _leaves(rows.slice(0, 0)) if path not in with_nan]
     writer = pq.ParquetWriter(
         target,
         rows.schema,
@@ -131,10 +128,9 @@ def write_file(
         write_statistics=statistics,
         write_page_index=True,
         store_decimal_as_integer=True,
-        sorting_columns=sorting_columns(rows, cuts, sorted_by) or None,
+        sorting_columns=sorting or None,
         store_schema=False,
     )
-    metadata = {b"ARROW:schema": base64.b64encode(kept.serialize()), **(kept.metadata or {})}
     with writer:
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))

@@ -42,6 +42,8 @@ from zskip.writer.encode import (
     encoding_of,
     even_cuts,
     fitted_encoding,
+    footer_metadata,
+    sorting_columns,
     stored_bytes,
     write_file,
 )
@@ -491,8 +493,12 @@ class _Write:
         the rows."""
         units = collect.row_groups(rows, cuts, self.schema)
         self.staged.add(paths)
-        encoding = encoding or fitted_encoding(self._stored(rows), self.options.compression)
-        any_nan = columns_with_nan(self._stored(rows), units)
+        stored = self._stored(rows)
+        encoding = encoding or fitted_encoding(stored, self.options.compression)
+        sorting = sorting_columns(stored, cuts, sorted_by)
+        arrow = self.schema.arrow
+        metadata = footer_metadata(pa.schema(map(arrow.field, stored.column_names), arrow.metadata))
+        any_nan = columns_with_nan(stored, units)
         for number, path in enumerate(paths):
             inside, own, with_nan = cuts, rows, any_nan
             if len(paths) > 1:
@@ -502,11 +508,8 @@ class _Write:
             stored = self._stored(own)
             if any_nan and len(paths) > 1:
                 with_nan = columns_with_nan(stored, units.take(np.array([number])))
-            kept = pa.schema(
-                [self.schema.arrow.field(name) for name in stored.column_names], self.schema.arrow.metadata
-            )
             with self.storage.open_writer(path) as target:
-                write_file(target, stored, kept, inside, with_nan, encoding, sorted_by)
+                write_file(target, stored, inside, with_nan, encoding, sorting, metadata)
             if self.sketches is not None:
                 self.sketches.add(path, [keys_of(name, self.schema, own) for name in self.sketches.names])
         return _Files(paths, units)
