@@ -218,14 +218,15 @@ def sized_by_rows(snapshot: Snapshot, kept: WriteOptions) -> WriteOptions:
 def look_ups_of(index: Index, kept: WriteOptions, *, exact: bool = False) -> LookUps | None:
     """The look-ups by a table's clustering columns; None if it has none. ``kept``: the table's own options.
 
-    ``exact``: by the ranges of files even in a table of very many. Those of shards are wider, but suffice to fit rows.
+    ``exact``: by the ranges of files even in a table of very many. Those of shards are wider, but suffice to fit rows;
+    and to fit rows by a single column, whose weight changes nothing, none are needed.
     """
     schema, layout = index.snapshot.indexed, index.snapshot.layout
     with _as_damaged_index(index.snapshot):
         given = kept.by or (() if layout is None else layout.columns)
         by = [column.path for column in schema.orderable(given)]
         weights = weights_of(kept.weights, kept.by) if kept.by else None
-    if not by:
+    if not by or (len(by) == 1 and not exact):
         return None
     statistics = index.files(None, by).statistics if exact or len(index) <= _MOST_FILES else index.shards(by)
     return LookUps.of(statistics, by, weights)
