@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.pruning.units import KINDS, Field, Kind, Units, is_nan, literal
-from zskip.language.functions.duckdb_evaluated import COMPUTED
+from zskip.language.functions import COMPUTED
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 NUMBERS = ("integer", "float", "decimal")

@@ -18,8 +18,7 @@ from tests.pruning.oracles import DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.language.functions import evaluated_by_duckdb
-from zskip.language.functions.duckdb_evaluated import COMPUTED
+from zskip.language.functions import COMPUTED, evaluated_by_duckdb
 from zskip.language.tree import Computable, Opaque, Reference, walk
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator

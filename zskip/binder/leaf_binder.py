@@ -18,8 +18,7 @@ from zskip.core.schema import Column, Schema
 from zskip.errors import nearest
 from zskip.language import tree
 from zskip.language.bound import Dialect
-from zskip.language.functions import call, evaluated_by_duckdb
-from zskip.language.functions.duckdb_evaluated import is_computable
+from zskip.language.functions import call, evaluated_by_duckdb, is_computable
 from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
 from zskip.language.tree import Cause, Computable, Literal, Node, Opaque, Reference, Scalar

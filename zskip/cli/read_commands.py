@@ -289,7 +289,7 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
     """The dimensions whose attributes the index has, if there are any."""
     if not table._index.snapshot.dimensions:
         return {}
-    from zskip.table_formats.stale_attributes import stale_by_dimension
+    from zskip.table_formats.locate import stale_by_dimension
     from zskip.tablelog import Index
 
     found = [

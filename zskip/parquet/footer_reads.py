@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from zskip.errors import CorruptFile
+from zskip.storage import Listing, Storage
 
 TRAILER_BYTES: Final = 8  # after the footer: its length, and PAR1
 _LEAST_BYTES = 12  # of a file, which begins with PAR1 too
@@ -25,31 +24,7 @@ _LONGEST_STEP, _LONGEST_QUICK_STEP = 256, 4096
 _Ends = Callable[[Sequence[str], Sequence[int], int], list[bytes]]
 
 
-class Listed(Protocol):
-    """A storage's listing of files, sorted by path."""
-
-    @property
-    def path(self) -> pa.StringArray: ...
-    @property
-    def size(self) -> pa.Int64Array: ...
-    @property
-    def modified(self) -> pa.Int64Array: ...
-    @property
-    def etag(self) -> pa.StringArray: ...
-
-
-class Readable(Protocol):
-    """The interface of a storage that reading footers needs."""
-
-    @property
-    def local(self) -> Path | None: ...
-    def uri_of(self, path: str) -> str: ...
-    def read_range(self, path: str, start: int, length: int) -> bytes: ...
-    def size_and_modified(self, paths: Sequence[str]) -> Listed: ...
-    def require_inside(self, paths: pa.StringArray) -> None: ...
-
-
-def read(storage: Readable, listed: Listed, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:
+def read(storage: Storage, listed: Listing, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:
     """Yield the ends of the listed files in their order, several at a time. Each includes the whole footer.
 
     ``block_bytes``: the approximate number of bytes that the caller holds at once, which limits each step. Raises
@@ -111,7 +86,7 @@ def _local_ends(root: str) -> _Ends:
     return ends
 
 
-def _remote_ends(storage: Readable) -> _Ends:
+def _remote_ends(storage: Storage) -> _Ends:
     def ends(names: Sequence[str], sizes: Sequence[int], length: int) -> list[bytes]:
         return [
             storage.read_range(name, max(0, size - length), min(size, length))
@@ -122,7 +97,7 @@ def _remote_ends(storage: Readable) -> _Ends:
 
 
 def _whole(
-    storage: Readable, names: Sequence[str], sizes: Sequence[int], found: list[bytes], ends: _Ends
+    storage: Storage, names: Sequence[str], sizes: Sequence[int], found: list[bytes], ends: _Ends
 ) -> list[bytes]:
     """The ends of files, read again from the start of the footer if the first read did not include all of it."""
     lengths = np.array([len(end) for end in found], np.int64)

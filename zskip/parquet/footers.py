@@ -25,11 +25,10 @@ from zskip.parquet.arrow_differences import (
     with_parquet_types,
 )
 from zskip.parquet.batch_footers import joined
-from zskip.parquet.footer_reads import Listed, Readable
 from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage import hive
+from zskip.storage import Listing, Storage, hive
 from zskip.storage.hive import NULL
 
 FIELD_ID = b"PARQUET:field_id"
@@ -43,13 +42,13 @@ _PHYSICAL = ["BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRA
 
 
 def read(
-    storage: Readable,
+    storage: Storage,
     paths: Sequence[str] | None,
     schema: Schema | None = None,
     *,
     grow: bool = False,
     threads: int | None = None,
-    listing: Listed | None = None,
+    listing: Listing | None = None,
     block_bytes: int = _BLOCK_BYTES,
     progress: Progress = unreported,
 ) -> tuple[Schema, DataFiles]:
@@ -90,7 +89,7 @@ def read(
 
 
 def row_groups(
-    storage: Readable, listed: Listed, as_of_table: Callable[[Schema, FileStatistics], FileStatistics]
+    storage: Storage, listed: Listing, as_of_table: Callable[[Schema, FileStatistics], FileStatistics]
 ) -> tuple[FileStatistics, np.ndarray]:
     """The statistics of the files' row groups, in the order of the files, and the number of row groups of each file.
 
@@ -101,7 +100,7 @@ def row_groups(
     return _in_order(parts, [as_of_table(part.schema, part.units) for part in parts])
 
 
-def schemas(storage: Readable, listed: Listed) -> list[tuple[np.ndarray, Schema]]:
+def schemas(storage: Storage, listed: Listing) -> list[tuple[np.ndarray, Schema]]:
     """The schemas of files, each with the numbers of its files in the listing. Raises `CorruptFile`."""
     found: dict[bytes, tuple[list[np.ndarray], Schema]] = {}
     for group in _groups(storage, listed):
@@ -109,7 +108,7 @@ def schemas(storage: Readable, listed: Listed) -> list[tuple[np.ndarray, Schema]
     return [(np.concatenate(files), schema) for files, schema in found.values()]
 
 
-def opened(storage: Readable, path: str) -> pq.ParquetFile:
+def opened(storage: Storage, path: str) -> pq.ParquetFile:
     """One file of which only the footer has been read. Raises `CorruptFile`."""
     listed = storage.size_and_modified([path])
     if listed.size.null_count:
@@ -121,7 +120,7 @@ def opened(storage: Readable, path: str) -> pq.ParquetFile:
         raise CorruptFile(f"The footer of {storage.uri_of(path)} cannot be read: {error}") from error
 
 
-def whole(storage: Readable, path: str) -> pq.ParquetFile:
+def whole(storage: Storage, path: str) -> pq.ParquetFile:
     """One file, opened to read its rows."""
     source = (
         storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
@@ -129,14 +128,14 @@ def whole(storage: Readable, path: str) -> pq.ParquetFile:
     return open_parquet(source)
 
 
-def files_of(storage: Readable, listed: Listed, wanted: Callable[[trust.Writer], bool]) -> Iterator[int]:
+def files_of(storage: Storage, listed: Listing, wanted: Callable[[trust.Writer], bool]) -> Iterator[int]:
     """The numbers of the files whose writer is wanted. Raises `CorruptFile`."""
     for group in _groups(storage, listed):
         if wanted(group.origin):
             yield from group.files.tolist()
 
 
-def with_instants_of_files(storage: Readable, listed: Listed, schema: pa.Schema) -> pa.Schema:
+def with_instants_of_files(storage: Storage, listed: Listing, schema: pa.Schema) -> pa.Schema:
     """A table's schema with the columns in UTC that are INT96 in some of its files. Raises `CorruptFile`."""
     if not holds_clock(schema):
         return schema
@@ -176,8 +175,8 @@ class _Part:
 
 
 def _parts(
-    storage: Readable,
-    listed: Listed,
+    storage: Storage,
+    listed: Listing,
     wanted: Schema | None,
     threads: int | None,
     block_bytes: int,
@@ -197,7 +196,7 @@ def _parts(
             first, size, block = first + len(block), 0, []
 
 
-def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wanted: Schema | None) -> Iterator[_Part]:
+def _block(storage: Storage, listed: Listing, ends: list[bytes], first: int, wanted: Schema | None) -> Iterator[_Part]:
     alike: dict[bytes, list[_Group]] = {}
     for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
         alike.setdefault(identity(group.schema), []).append(group)
@@ -210,7 +209,7 @@ def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wan
         )
 
 
-def _groups(storage: Readable, listed: Listed) -> Iterator[_Group]:
+def _groups(storage: Storage, listed: Listing) -> Iterator[_Group]:
     """All files, by the shape of their footers in each block. Raises `CorruptFile`."""
     first = 0
     for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
@@ -218,7 +217,7 @@ def _groups(storage: Readable, listed: Listed) -> Iterator[_Group]:
         first += len(ends)
 
 
-def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
+def _grouped(storage: Storage, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
     data, file_ends = joined(ends)
     stops = file_ends - footer_reads.TRAILER_BYTES
     parsed, broken = parse(data, stops - footer_reads.footer_lengths(ends), stops)

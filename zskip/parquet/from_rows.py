@@ -14,14 +14,14 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
-from zskip.parquet.footer_reads import Readable
 from zskip.parquet.footers import hull, whole
 from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import Storage
 
 
 def with_statistics_from_rows(
-    storage: Readable, schema: Schema, files: DataFiles, progress: Progress = unreported
+    storage: Storage, schema: Schema, files: DataFiles, progress: Progress = unreported
 ) -> DataFiles:
     """The same files, with statistics computed from the rows where those of the footers are incomplete.
 
@@ -64,7 +64,7 @@ def _incomplete_in(units: FileStatistics, path: str) -> np.ndarray:
 
 
 def _scanned(
-    storage: Readable, path: str, schema: Schema, incomplete: Mapping[str, np.ndarray], first: int
+    storage: Storage, path: str, schema: Schema, incomplete: Mapping[str, np.ndarray], first: int
 ) -> list[tuple[str, int, ColumnStatistics]]:
     with whole(storage, path) as file:
         metadata = file.metadata

@@ -16,10 +16,10 @@ from zskip.core import types as t
 from zskip.errors import CorruptFile, SchemaError
 from zskip.parquet import footers, trust
 from zskip.parquet.arrow_differences import leaves
-from zskip.parquet.footer_reads import Readable
+from zskip.storage import Storage
 
 
-def refuse_old_files(storage: Readable, paths: Sequence[str], schema: pa.Schema) -> None:
+def refuse_old_files(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> None:
     """`refuse_old_values` of files of a storage; their footers are read if a column has such a type."""
     if not _has_times(schema):
         return

@@ -30,8 +30,7 @@ from cachetools import LRUCache
 
 from zskip.core import types as t
 from zskip.core.schema import split_path
-from zskip.language.functions import evaluated_by_duckdb
-from zskip.language.functions.duckdb_evaluated import COMPUTED_TYPES
+from zskip.language.functions import COMPUTED_TYPES, evaluated_by_duckdb
 from zskip.language.intervals.spans import Span, values_of
 from zskip.language.tree import Computable, Reference
 from zskip.pruning.outcomes import Outcomes

@@ -18,7 +18,7 @@ from zskip.core.types import widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import footers
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage.storage import Storage
+from zskip.storage import Listing, Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
 
 
@@ -62,8 +62,10 @@ class DeepSource:
         if not len(content.files):
             return replace(content, state=state)
         in_table_schema = partial(_in_table_schema, content.schema, content.partition_by)
+        files = content.files
+        listed = Listing(files.path, files.size, files.modified, files.etag)
         try:
-            units, counts = footers.row_groups(self.storage, content.files, in_table_schema)
+            units, counts = footers.row_groups(self.storage, listed, in_table_schema)
         except FileNotFoundError as error:
             raise CorruptFile(
                 f"The file {error.filename} is gone, which version {state['version']} of the "

@@ -1,4 +1,4 @@
-"""Finds the Delta or Iceberg table at an address, and its side-car."""
+"""Finds the Delta or Iceberg table at an address, and its side-car; and the files that lag behind their dimensions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from zskip.errors import InvalidOption, UnsupportedFormat
-from zskip.storage import Storage, open_storage
+import numpy as np
+import pyarrow.compute as pc
+
+from zskip.errors import InvalidOption, UnsupportedFormat, ZskipError
+from zskip.storage import Storage, open_storage, options_for
 from zskip.table_formats.deep_source import DeepSource
 from zskip.table_formats.delta import DeltaSource, is_delta, log_versions
 from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.log_index import cache_of, follow
 from zskip.table_formats.own_tables import METADATA_ENDINGS, own_snapshot
 from zskip.table_formats.source import Source
-from zskip.tablelog import CACHE_BYTES, Index, Snapshot, load, newest
+from zskip.tablelog import CACHE_BYTES, Dimension, Index, Snapshot, load, newest
 
 
 def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:
@@ -165,3 +168,38 @@ def _deltalake_options(options: Mapping[str, Any] | None) -> dict[str, str]:
         elif name not in ("retry_config", "credential_provider"):
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
+
+
+# Which files of a table have attributes of other versions of its dimensions than the newest.
+
+
+def newest_version(dimension: Dimension, storage: Storage) -> str | None:
+    """The newest version of a dimension of a table in a storage; None if it has none, or cannot be read."""
+    if not dimension.uri:
+        return None
+    try:
+        return open_index(dimension.uri, options_for(dimension.uri, storage)).identity
+    except (ZskipError, OSError):
+        return None
+
+
+def stale_files(index: Index, versions: Mapping[Dimension, str | None]) -> np.ndarray:
+    """The numbers of the files whose attributes are of other versions of the dimensions than these, or unknown. A
+    dimension whose version is None counts for none."""
+    numbers = np.arange(len(index), dtype=np.int64)
+    stale = np.zeros(len(numbers), bool)
+    columns = index.files_at(numbers, [each.version_path for each in versions]).statistics.columns
+    for dimension, version in versions.items():
+        if version is not None and len(numbers):
+            current = pc.equal(columns[dimension.version_path].lower, version)
+            stale |= ~np.asarray(pc.fill_null(current, False))
+    return numbers[stale]
+
+
+def stale_by_dimension(index: Index) -> dict[Dimension, int | None]:
+    """For each dimension, the number of files whose attributes are of other versions; None if it cannot be read."""
+    versions = {each: newest_version(each, index.storage) for each in index.snapshot.dimensions}
+    return {
+        each: None if version is None else len(stale_files(index, {each: version}))
+        for each, version in versions.items()
+    }

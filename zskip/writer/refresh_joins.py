@@ -16,7 +16,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
-from zskip.table_formats.stale_attributes import stale_files
+from zskip.table_formats.locate import stale_files
 from zskip.tablelog import Index, Snapshot
 from zskip.tablelog.commit import commit
 from zskip.writer.append import require_managed

@@ -32,7 +32,7 @@ from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
 from zskip.table_formats import source_of
-from zskip.table_formats.stale_attributes import stale_by_dimension
+from zskip.table_formats.locate import stale_by_dimension
 from zskip.tablelog import SOURCE_FORMATS, Dimension, Index, dropped_files, dropped_text, history, latest_version, load
 
 SMALL_FILE = 1 << 20

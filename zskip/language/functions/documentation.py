@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from zskip.core import types
-from zskip.language.functions import FUNCTIONS
-from zskip.language.functions.duckdb_evaluated import COMPUTED
+from zskip.language.functions import COMPUTED, FUNCTIONS
 
 LANGUAGE: dict[str, str] = {
     "`=` `<>` `!=` `<` `<=` `>` `>=`, either way round": "exact, for constants that fit the column's type",

@@ -14,7 +14,7 @@ from zskip.core.option_checks import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
 from zskip.errors import CommitConflict
 from zskip.storage import Storage
-from zskip.table_formats.stale_attributes import stale_by_dimension
+from zskip.table_formats.locate import stale_by_dimension
 from zskip.tablelog import Index, Snapshot, sketches_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction import compact
