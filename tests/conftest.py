@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
+def pytest_collection_finish() -> None:
+    """What thousands of tests consist of is looked at by no collection of garbage any more."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
     """The folder of committed data: zeek.parquet, zeek_dns.parquet, flights.parquet."""
@@ -55,6 +61,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SPARK / "preloaded"), os.environ.get("PYTHONPATH", str(ROOT))])
     session = (
         SparkSession.builder.master("local[2]")
         .appName("zskip-tests")

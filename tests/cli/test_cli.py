@@ -253,7 +253,7 @@ def test_interrupt_leaves_no_table(tmp_path: Path) -> None:
     spill = tmp_path / "spill"
     spill.mkdir()
     big = tmp_path / "big.csv"
-    big.write_text("x,y\n" + "\n".join(f"{n % 977},{n}" for n in range(600_000)))
+    big.write_text("x,y\n" + "\n".join(f"{n % 977},{n}" for n in range(250_000)))
     command = [sys.executable, "-m", "zskip", "write", str(big), str(tmp_path / "t"), "--by", "x,y", "--files", "1500"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(spill)}
     with subprocess.Popen(

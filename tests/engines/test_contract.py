@@ -137,7 +137,14 @@ PREDICATES: dict[str, tuple[str, pc.Expression, Any, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=TABLES)
+# What changed on the way is read in more ways than what was written at once.
+CHANGED = ("evolved", "indexed", "delta", "iceberg")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in CHANGED else [pytest.mark.slow]) for name in TABLES],
+)
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zskip.Table]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

@@ -259,7 +259,7 @@ def structs(fields: thrift.Fields) -> Iterator[thrift.Fields]:
 
 
 @pytest.mark.parametrize("damage", [flipped, spliced, forged])
-@pytest.mark.parametrize("cases", [pytest.param(60, id="few"), pytest.param(3400, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [pytest.param(30, id="few"), pytest.param(3400, id="many", marks=pytest.mark.slow)])
 def test_damage_is_named_or_read_as_arrow_reads_it(
     files: list[bytes], damage: Callable[[bytes, Random], bytes], cases: int
 ) -> None:

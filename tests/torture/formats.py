@@ -8,7 +8,6 @@ every version that zskip made can be read.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -21,11 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.torture.lives import PROCESSES
+
 _SECONDS, _ENOUGH = 30.0, 12
 """A round ends after so many acknowledged changes, or so many seconds."""
 _BATCH = 5
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["zskip.api", "deltalake", "pyiceberg.catalog.sql", "tests.torture.formats"])
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -144,7 +143,7 @@ def round_of(kind: str, home: Path, seed: int) -> int:
     running: list[tuple[Any, Callable[..., None]]] = []
 
     def start(role: Callable[..., None]) -> None:
-        process = _PROCESSES.Process(target=role, args=(kind, home, len(running) + 1), daemon=True)
+        process = PROCESSES.Process(target=role, args=(kind, home, len(running) + 1), daemon=True)
         process.start()
         running.append((process, role))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,12 @@ import pytest
 
 import zskip
 from zskip.tablelog import shards
+
+# Each process is forked from one that has imported what they need, and nothing else.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["zskip.api", "deltalake", "pyiceberg.catalog.sql", "tests.torture.histories", "tests.torture.races"]
+)
 
 Rows = pa.Table
 States = Mapping[int, Rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import multiprocessing
 import queue
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import zskip
-from tests.torture.lives import contents, joined, rows_of
+from tests.torture.lives import PROCESSES, contents, joined, rows_of
 from zskip.errors import CommitConflict
 from zskip.tablelog import log
 
@@ -74,12 +73,11 @@ class Raced:
 def race(url: str, options: Options, *, writers: int, commits: int, seed: int = 0) -> Raced:
     """Race so many writers with so many commits each, and readers, over a new table; then check every version."""
     zskip.write(BEGUN, url, by=["host", "port"], files=4, row_group_rows=100, storage_options=options)
-    context = multiprocessing.get_context("spawn")
-    answers, over = context.Queue(), context.Event()
+    answers, over = PROCESSES.Queue(), PROCESSES.Event()
     started = time.monotonic()
     pool = [
-        *(context.Process(target=_write, args=(url, options, n, commits, seed, answers)) for n in range(writers)),
-        *(context.Process(target=_read, args=(url, options, over, answers)) for _ in range(READERS)),
+        *(PROCESSES.Process(target=_write, args=(url, options, n, commits, seed, answers)) for n in range(writers)),
+        *(PROCESSES.Process(target=_read, args=(url, options, over, answers)) for _ in range(READERS)),
     ]
     for process in pool:
         process.start()

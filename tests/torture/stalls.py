@@ -6,7 +6,6 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import multiprocessing
 import os
 import signal
 import time
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import zskip
+from tests.torture.lives import PROCESSES
 from zskip.errors import CommitConflict, FilesRemoved, UncertainCommit
 from zskip.storage.local import LocalStorage
 
@@ -152,9 +152,8 @@ class Writer:
         self._start()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._line, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *self._given), daemon=True)
+        self._line, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=_serve, args=(theirs, *self._given), daemon=True)
         self.process.start()
         theirs.close()
 

@@ -407,15 +407,16 @@ def read_in_all(folder: Path, seed: int, asked: int = 40) -> int:
     return read
 
 
-def test_plans_give_the_rows_of_a_full_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = [read_in_all(tmp_path / f"{seed}", seed) for seed in range(2)]
+@pytest.mark.parametrize("seeds", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_plans_give_the_rows_of_a_full_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int) -> None:
+    later = [read_in_all(tmp_path / f"{seed}", seed) for seed in range(seeds)]
     # Sketches may be asked before the ranges.
     monkeypatch.setattr(planner, "_MANY_FILES", 0)
     monkeypatch.setattr(planner, "_LEAST_SAVING", 1)
-    assert [read_in_all(tmp_path / f"{seed} first", seed) for seed in range(2)] == later
+    assert [read_in_all(tmp_path / f"{seed} first", seed) for seed in range(seeds)] == later
     # Collisions read more, and lose nothing.
     monkeypatch.setitem(SKETCHES, "values", replace(SKETCHES["values"], key_bits=lambda entries: 3))
-    assert sum(read_in_all(tmp_path / f"{seed} collisions", seed) for seed in range(2)) > sum(later)
+    assert sum(read_in_all(tmp_path / f"{seed} collisions", seed) for seed in range(seeds)) > sum(later)
 
 
 if __name__ == "__main__":

@@ -413,13 +413,27 @@ def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, s
     # On another connection: this one still has the result open, and a query on it would replace the error of an
     # unreadable file by one of its own.
     with connection.cursor() as hashing:
-        for batch in batches:
-            if batch.num_rows:
-                rows = _with_types(pa.Table.from_batches([batch]), schema)
-                hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
-                ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
-                count, total = count + batch.num_rows, total + int(hashes)
+        for found in _gathered(batches):
+            rows = _with_types(found, schema)
+            hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
+            ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
+            count, total = count + rows.num_rows, total + int(hashes)
     return count, total
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of many small batches at once: a query for each would cost more than its hashes."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            size += batch.nbytes
+        if size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -478,6 +492,7 @@ def _has_literals(type: pa.DataType) -> bool:
     return not t.is_binary(type) and (entry.spelled is not None or (entry.plain is not None and entry.plain(type)))
 
 
+_BYTES_AT_ONCE = 1 << 24
 _Shape = Callable[[str, list[str], random.Random], str]
 
 # Each takes the column, three of its values as literals, and the dice.
