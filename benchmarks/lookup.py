@@ -31,7 +31,7 @@ from targets import at_least, at_most
 
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.stats import DataFiles, collect
 from zskip.storage import Storage, open_storage

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.errors import ZskipError
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, load

@@ -32,7 +32,7 @@ from targets import at_least, at_most
 
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, load

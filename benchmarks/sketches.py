@@ -31,7 +31,7 @@ from targets import at_least, at_most
 import zskip
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
 from zskip.tablelog import Index, SketchRecord, load

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.plan import Plan, plan
+from zskip.plan import Plan
+from zskip.plan.planner import plan
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
 from zskip.tablelog import Index

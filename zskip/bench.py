@@ -18,7 +18,8 @@ from zskip.core.late_loading import engine
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, ZskipError, nearest
 from zskip.layouts import LAYOUTS
-from zskip.plan import Share, find_survivors, plan
+from zskip.plan import Share, find_survivors
+from zskip.plan.planner import plan
 from zskip.statements.duckdb.statement import rewrite
 from zskip.tablelog import Index
 

@@ -26,7 +26,7 @@ from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import open_storage
 from zskip.tablelog import Index, listed, load

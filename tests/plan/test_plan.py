@@ -20,7 +20,8 @@ from tests import ROOT
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
 from zskip.binder import bind
 from zskip.errors import UnknownColumn, UnknownParameter, UnreadableFile, UnsupportedSql
-from zskip.plan import Share, find_survivors, plan
+from zskip.plan import Share, find_survivors
+from zskip.plan.planner import plan
 from zskip.plan.scan import Scan
 from zskip.tablelog import Index
 

@@ -24,7 +24,7 @@ from tests.test_small_tables import NONE, SCHEMA, small_tables
 from zskip import spark as zs
 from zskip.binder import bind
 from zskip.errors import FilesRemoved
-from zskip.plan import plan
+from zskip.plan.planner import plan
 from zskip.spark import catalyst, jvm
 from zskip.table import Table
 from zskip.tablelog import Index

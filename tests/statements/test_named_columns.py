@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -20,6 +21,8 @@ from zskip.statements.duckdb import parsed_statements, pruned_tables, statement
 from zskip.statements.duckdb.statement import rewrite
 from zskip.statements.duckdb.stubs import make_stubs, named_columns
 from zskip.statements.duckdb.table_places import shape, table_places, tokens, without_long_lists
+
+CON = duckdb.connect()
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +74,12 @@ BY_MORE_THAN_NAMES = statements("named_columns", "by more than names")
 
 @pytest.mark.parametrize("text", BY_NAME)
 def test_statements_that_reach_columns_by_name(text: str) -> None:
-    assert table_places(text).only_named
+    assert table_places(text, CON).only_named
 
 
 @pytest.mark.parametrize("text", BY_MORE_THAN_NAMES)
 def test_statements_that_may_reach_other_columns(text: str) -> None:
-    assert not table_places(text).only_named
+    assert not table_places(text, CON).only_named
 
 
 def test_a_column_is_named_in_any_case_and_wherever_its_name_stands() -> None:
@@ -121,7 +124,7 @@ SELECT /* ' ( */ f({NUMBERS}) FROM 'x', 'y'
 @pytest.mark.parametrize("text", WITH_LONG_LISTS.strip().splitlines())
 def test_long_lists_move_nothing(text: str) -> None:
     assert len(without_long_lists(text)) == len(text)
-    assert {(place.name, place.start) for place in table_places(text).tables} == {
+    assert {(place.name, place.start) for place in table_places(text, CON).tables} == {
         ("x", text.rfind("'x'")),
         ("y", text.rfind("'y'")),
     }
@@ -132,8 +135,8 @@ def test_statements_that_differ_in_numbers_have_one_shape() -> None:
     for number in (20, 75):
         one, other = text.replace("{n}", str(number)), text.replace("{n}", "11")
         assert shape(one) == one.replace(f"c = {number}", "c = 11")
-        assert table_places(one).tables[0].start == table_places(other).tables[0].start
-    found = table_places("FROM range(20) r(x), 't' PIVOT (sum(b) FOR a IN (10, 20))")
+        assert table_places(one, CON).tables[0].start == table_places(other, CON).tables[0].start
+    found = table_places("FROM range(20) r(x), 't' PIVOT (sum(b) FOR a IN (10, 20))", CON)
     assert [place.name for place in found.tables] == ["t"]
 
 
@@ -157,14 +160,14 @@ def test_statements_that_differ_in_numbers_have_one_shape() -> None:
     ],
 )
 def test_a_table_after_a_keyword_has_a_place(text: str) -> None:
-    (place,) = table_places(text).tables
+    (place,) = table_places(text, CON).tables
     assert (place.name, text[: place.end][-3:]) == ("x", "'x'")
 
 
 def test_texts_are_no_parts_of_long_lists() -> None:
     commas = "',', " * 50
     text = f"SELECT '(', {commas} (FROM x), {commas} ')'"
-    assert [place.name for place in table_places(text).tables] == ["x"]
+    assert [place.name for place in table_places(text, CON).tables] == ["x"]
 
 
 def test_long_lists_take_no_words() -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.plan.planner import FEW_FILES
+from zskip.plan.survivors import FEW_FILES
 from zskip.statements.duckdb import pruning_rule
 
 FILES, ROWS = 4, 50

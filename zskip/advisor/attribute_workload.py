@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.binder.workload_sql import is_query, named_tables
-from zskip.core.schema import Schema, join_path, split_path
+from zskip.core.schema import Schema, identifier, join_path, split_path
 from zskip.language import Predicate, conjunction
-from zskip.language.render import identifier
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns

@@ -25,7 +25,6 @@ from zskip.binder.source_text import (
     has_more_tokens,
     is_unicode,
     parse_error_text,
-    require_parameters,
     unclosed_quote,
 )
 from zskip.binder.tokens import (
@@ -41,11 +40,11 @@ from zskip.binder.tokens import (
     syntax_error_if_too_deep,
     without_parser_warnings,
 )
-from zskip.core.schema import Schema
+from zskip.core.option_checks import require_parameters
+from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
 from zskip.language.bound import Dialect, Predicate, Template
-from zskip.language.render import identifier
 from zskip.language.tree import Node, Opaque, Why
 
 MOST_CHARACTERS, MOST_TOKENS = 2_000_000, 20_000

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test, unproved
 from zskip.core import types as t
-from zskip.core.schema import Schema, join_path
+from zskip.core.schema import Schema, identifier, join_path
 from zskip.language import tree
-from zskip.language.render import identifier
 from zskip.language.tree import Node, Reference, Why
 
 Message: TypeAlias = "dict[int, list[Any]]"

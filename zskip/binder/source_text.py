@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.errors import InvalidOption
-
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
-
-
-def require_parameters(params: object) -> None:
-    """Raises `InvalidOption` unless ``params`` is None, a sequence of values or a mapping of names to values."""
-    if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
-        raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
 
 
 def is_unicode(text: str) -> bool:

@@ -11,12 +11,12 @@ import pyarrow as pa
 from zskip.binder.leaf_binder import computable
 from zskip.binder.predicates.membership import among
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.language import patterns, tree
 from zskip.language.bound import Dialect, Predicate
 from zskip.language.literals import Refused, compare_fitted, constant, fit, listed, plain_value, unified
 from zskip.language.patterns import and_of_known, contains_conditions
-from zskip.language.render import identifier, literal
+from zskip.language.render import literal
 from zskip.language.tree import Literal, Node, Opaque, Reference, Why
 
 _DUCKDB = Dialect()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -47,6 +47,12 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
 def require_path(name: str, value: object) -> None:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise refuse(name, "a path", value)
+
+
+def require_parameters(params: object) -> None:
+    """Requires None, a sequence of values or a mapping of names to values."""
+    if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
+        raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
 
 
 def require_output(path: str | os.PathLike[str]) -> Path:

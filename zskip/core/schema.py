@@ -185,3 +185,12 @@ def _leaves(field: pa.Field, above: tuple[str, ...], nullable: bool) -> Iterator
             yield from _leaves(field.type.field(index), parts, nullable)
     else:
         yield Column(join_path(parts), parts, logical_type(field.type), nullable)
+
+
+def identifier(*parts: str) -> str:
+    """A name, or the parts of a dotted name, as a quoted identifier in DuckDB's SQL.
+
+    >>> identifier('id.orig_h'), identifier('s', 'a"b')
+    ('"id.orig_h"', '"s"."a""b"')
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

@@ -19,13 +19,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.core.schema import names_given
+from zskip.core.schema import identifier, names_given
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import reading
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.language.render import identifier
 from zskip.parquet.arrow_differences import open_parquet
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from zskip.binder.bind_condition import provable_part
+from zskip.core.schema import identifier
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files
 from zskip.language import Predicate
-from zskip.language.render import identifier
 from zskip.plan.scan import Scan
 
 if TYPE_CHECKING:

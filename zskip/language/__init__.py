@@ -6,8 +6,14 @@ schema and text · ``literals``: Python values as Arrow constants, and constants
 and names as SQL
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from zskip.language.bound import Dialect, Predicate, conjunction
+from zskip.core.late_loading import lazy_names
+
+if TYPE_CHECKING:
+    from zskip.language.bound import Dialect, Predicate, conjunction
 
 __all__ = ["Dialect", "Predicate", "conjunction"]
+
+# Loaded on first use: a statement that is not pruned needs no trees.
+__getattr__ = lazy_names(__name__, {"bound": ("Dialect", "Predicate", "conjunction")})

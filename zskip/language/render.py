@@ -188,15 +188,6 @@ def literal(value: Any, dialect: str) -> str:
     return f"INTERVAL '{micros}' MICROSECONDS"
 
 
-def identifier(*parts: str) -> str:
-    """A name, or the parts of a dotted name, as a quoted identifier in DuckDB's SQL.
-
-    >>> identifier('id.orig_h'), identifier('s', 'a"b')
-    ('"id.orig_h"', '"s"."a""b"')
-    """
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-
-
 def quoted(text: str, dialect: str) -> str:
     """A string literal."""
     if dialect == "spark":

@@ -4,8 +4,22 @@
 ``explain``: why · ``plan``: the object for users.
 """
 
-from zskip.plan.plan import Plan, PlannedFile
-from zskip.plan.planner import find_survivors, kept_survivors, logged, plan
-from zskip.plan.survivors import Share, Skipped, Survivors
+from typing import TYPE_CHECKING
 
-__all__ = ["Plan", "PlannedFile", "Share", "Skipped", "Survivors", "find_survivors", "kept_survivors", "logged", "plan"]
+from zskip.core.late_loading import lazy_names
+
+if TYPE_CHECKING:
+    from zskip.plan.plan import Plan, PlannedFile
+    from zskip.plan.planner import find_survivors, kept_survivors, logged
+    from zskip.plan.survivors import Share, Skipped, Survivors
+
+__all__ = ["Plan", "PlannedFile", "Share", "Skipped", "Survivors", "find_survivors", "kept_survivors", "logged"]
+
+# Loaded on first use: all files of a table are known without planning.
+_HOMES = {
+    "plan": ("Plan", "PlannedFile"),
+    "planner": ("find_survivors", "kept_survivors", "logged"),
+    "survivors": ("Share", "Skipped", "Survivors"),
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

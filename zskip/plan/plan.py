@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from zskip.core.late_loading import engine
 from zskip.errors import MissingDependency
-from zskip.language import Predicate
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import Skipped, Survivors
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     import pandas
     import polars
     from pyspark.sql import DataFrame, SparkSession
+
+    from zskip.language import Predicate
 
 
 @dataclass(frozen=True, slots=True)

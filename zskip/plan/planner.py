@@ -16,7 +16,7 @@ from zskip.core.schema import Schema
 from zskip.language import Predicate
 from zskip.plan.plan import Plan
 from zskip.plan.scan import Groups
-from zskip.plan.survivors import Survivors, surviving_groups
+from zskip.plan.survivors import FEW_FILES, Survivors, surviving_groups
 from zskip.pruning import Budget, candidates, outcomes
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 from zskip.tablelog.query_log import Asked
@@ -26,9 +26,6 @@ _SHARDS_AT_ONCE = 16
 
 _MANY_FILES, _LEAST_SAVING = 1 << 12, 8
 """Files from which it pays to ask sketches first, and the factor by which these must reduce the files."""
-
-FEW_FILES = 32
-"""Local files whose footers an engine reads in less time than pruning takes here."""
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
@@ -47,8 +44,7 @@ def find_survivors(
     lacks its columns.
     """
     if predicate is None:
-        everything = np.arange(len(index), dtype=np.int64)
-        return Survivors(index, None, everything, np.ones(len(everything), bool), changes=changes).without_stale()
+        return Survivors.of_all(index, changes)
     predicate = _bound_to(predicate, index.snapshot.schema)
     columns = sorted(predicate.columns)
     budget = Budget()
@@ -66,11 +62,17 @@ def kept_survivors(
     index: Index, predicate: Predicate | None, *, changes: Changes | None = None, few_as_whole: bool = False
 ) -> Survivors:
     """The result of `find_survivors` for a predicate bound to the table's columns, cached if there are no changes."""
+    if predicate is None:
+        return Survivors.of_all(index, changes or None)
     if changes:
         return logged(find_survivors(index, predicate, changes=changes, few_as_whole=few_as_whole))
-    meaning = None if predicate is None else (predicate.sql() or predicate, predicate.dialect, few_as_whole)
+    meaning = predicate.sql() or predicate, predicate.dialect, few_as_whole
     return logged(
-        index.once(("survivors", meaning), lambda: find_survivors(index, predicate, few_as_whole=few_as_whole), _bytes)
+        index.once(
+            ("survivors", meaning),
+            lambda: find_survivors(index, predicate, few_as_whole=few_as_whole),
+            Survivors.estimated_bytes,
+        )
     )
 
 
@@ -86,11 +88,6 @@ def logged(survivors: Survivors) -> Survivors:
         columns, kept, matched = sorted(predicate.columns), len(survivors.numbers), int(survivors.all_match.sum())
         index.query_log.add(Asked(text, columns, len(index), kept, matched, min(share, 1.0)))
     return survivors
-
-
-def _bytes(survivors: Survivors) -> int:
-    """The estimated size for the cache, including paths that are created later."""
-    return 1 << 14 | 200 * (len(survivors) + len(survivors.groups.file))
 
 
 def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:

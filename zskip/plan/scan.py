@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 
 from zskip.core.late_loading import engine
 from zskip.core.schema import Schema
-from zskip.language import Predicate
 from zskip.storage import Storage
+
+if TYPE_CHECKING:
+    from zskip.language import Predicate
 
 FILE_FIELDS = pa.schema(
     {

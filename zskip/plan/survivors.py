@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.language import Predicate
 from zskip.plan.scan import FILE_FIELDS, Groups, Scan
-from zskip.pruning import residuals
-from zskip.tablelog import Changes, Index, RowGroupUnits
+from zskip.tablelog import Index
+
+if TYPE_CHECKING:
+    from zskip.language import Predicate
+    from zskip.tablelog import Changes, RowGroupUnits
 
 _Value = TypeVar("_Value")
 _MOST_DERIVED = 16
+
+FEW_FILES = 32
+"""Local files whose footers an engine reads in less time than pruning takes here."""
 
 
 def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.ndarray) -> Groups:
@@ -59,8 +64,22 @@ class Survivors:
     groups: Groups = field(default_factory=Groups.none)
     changes: Changes | None = None
 
+    @classmethod
+    def of_all(cls, index: Index, changes: Changes | None = None) -> Survivors:
+        """All files, without a predicate; cached where there is no listing."""
+
+        def made() -> Survivors:
+            everything = np.arange(len(index), dtype=np.int64)
+            return cls(index, None, everything, np.ones(len(everything), bool), changes=changes).without_stale()
+
+        return made() if changes is not None else index.once(("survivors", None), made, cls.estimated_bytes)
+
     def __len__(self) -> int:
         return len(self.numbers) + (0 if self.changes is None else len(self.changes.added) + len(self.changes.changed))
+
+    def estimated_bytes(self) -> int:
+        """The size for a cache, including paths that are created later."""
+        return 1 << 14 | 200 * (len(self) + len(self.groups.file))
 
     def without_stale(self) -> Survivors:
         """Without the files that were changed or removed, for which the index is no longer valid."""
@@ -190,6 +209,8 @@ class Survivors:
 
     @cached_property
     def _residuals(self) -> tuple[list[Predicate | None], npt.NDArray[np.int64]]:
+        from zskip.pruning import residuals  # not before: an engine that filters all rows needs none
+
         assert self.predicate is not None
         units = self.index.file_statistics(self.numbers, sorted(self.predicate.columns)).statistics()
         return residuals(self.predicate, units)

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from zskip.binder import bind
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.errors import SqlError
 from zskip.language import Predicate, conjunction
-from zskip.language.render import identifier
 from zskip.statements.plan_tree import Scan
 
 # The engine has bound a printed condition, so a setting can only matter to its calls, casts and arithmetic operators.

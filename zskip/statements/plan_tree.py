@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from zskip.language.render import identifier
+from zskip.core.schema import identifier
 
 _SCAN = "PYTHON_ARROW_SCAN"
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")

@@ -81,7 +81,7 @@ class LocalStorage:
         return False
 
     def require_inside(self, paths: pa.StringArray) -> None:
-        for path in unsafe_paths(paths).to_pylist():
+        for path in unsafe_paths(paths):
             table_path(path)
         folders: set[str] = set()
         for path in paths.to_pylist():

@@ -203,7 +203,7 @@ class ObjectStorage:
             return path, None, None, None
 
     def require_inside(self, paths: pa.StringArray) -> None:
-        for path in unsafe_paths(paths).to_pylist():
+        for path in unsafe_paths(paths):
             table_path(path)
 
     def read(self, path: str) -> bytes:

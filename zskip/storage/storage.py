@@ -184,8 +184,8 @@ def table_path(path: str) -> str:
     return path
 
 
-def unsafe_paths(paths: pa.StringArray) -> pa.StringArray:
+def unsafe_paths(paths: pa.StringArray) -> list[str]:
     """The paths that `table_path` refuses."""
     if len(paths) <= _FEW:  # Arrow takes longer to compile the pattern than to match few paths
-        return pa.array([path for path in paths.to_pylist() if re.search(_UNSAFE, path)], pa.string())
-    return paths.filter(pc.match_substring_regex(paths, _UNSAFE))
+        return [path for path in paths.to_pylist() if re.search(_UNSAFE, path)]
+    return paths.filter(pc.match_substring_regex(paths, _UNSAFE)).to_pylist()  # type: ignore[no-any-return]

@@ -342,7 +342,7 @@ def _dimensions(change: _Change, newest: Snapshot) -> tuple[Dimension, ...]:
 
 
 def _require_safe_paths(files: DataFiles) -> None:
-    for path in unsafe_paths(files.path).to_pylist():
+    for path in unsafe_paths(files.path):
         raise UnsafePath(f'The path "{path}" of a data file leads out of its table.')
 
 

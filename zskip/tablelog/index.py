@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,11 @@ from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import InlinePart, Part, lost
-from zskip.tablelog.query_log import QueryLog
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from zskip.tablelog.query_log import QueryLog
 
 _Value = TypeVar("_Value")
 _Column = TypeVar("_Column", pa.Array, pa.Array | None)
@@ -115,6 +117,8 @@ class Index:
     @cached_property
     def query_log(self) -> QueryLog:
         """What this table was asked on this machine, if that is logged."""
+        from zskip.tablelog.query_log import QueryLog  # only a plan of a predicate is logged
+
         return QueryLog(self.storage.uri)
 
     def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
@@ -253,7 +257,7 @@ class Index:
     def shard_paths(self, shard: int) -> pa.StringArray:
         """The paths of all files of a shard. Raises `UnsafePath`."""
         found = self._file_column("path", np.arange(self.first_file[shard], self.first_file[shard + 1]), pa.string())
-        for path in unsafe_paths(found).to_pylist():
+        for path in unsafe_paths(found):
             raise UnsafePath(f'The index of {self.storage.uri} names the file "{path}", which is outside the table.')
         return found
 

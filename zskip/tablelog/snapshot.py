@@ -24,7 +24,6 @@ from zskip.errors import DamagedIndex, TableError, UnsupportedFormat
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.dimensions import Dimension, with_attributes
 from zskip.tablelog.parts import InlinePart, Part
-from zskip.tablelog.sketches import SketchName
 
 FORMAT = 3
 FEATURES: frozenset[str] = frozenset()
@@ -159,6 +158,14 @@ class LayoutRecord:
             tuple(str(path) for path in _get(json, "columns", list)),
             _get(json, "options", dict),
         )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SketchName:
+    """One sketch of a table: the path of its column, and its kind."""
+
+    column: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)

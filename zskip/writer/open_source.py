@@ -22,8 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from zskip.core.schema import identifier
 from zskip.errors import InvalidOption, SchemaError
-from zskip.language.render import identifier
 from zskip.plan import find_survivors
 from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zskip.core import types as t
+from zskip.core.schema import identifier
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, TableNotFound, UnsafePath
-from zskip.language.render import identifier
 from zskip.parquet.arrow_differences import (
     geo_metadata,
     holds_int96,

@@ -12,7 +12,8 @@ import pytest
 import zskip
 from zskip import pruning
 from zskip.binder import bind
-from zskip.plan import plan, planner
+from zskip.plan import planner
+from zskip.plan.planner import plan
 from zskip.tablelog import Index, load, shards, sketches_of
 from zskip.tablelog.sketch_evidence import ShardIds
 from zskip.tablelog.sketches.pairs import Coverage

@@ -11,9 +11,8 @@ from typing import Any
 from zskip.binder import bind
 from zskip.binder.workload_sql import TableQuery, query_run_by, relations_of, relations_read, table_query
 from zskip.core.option_checks import require_output
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
-from zskip.language.render import identifier
 from zskip.tablelog import QueryLog
 
 _LISTED_TABLES = 8

@@ -21,9 +21,8 @@ import pyarrow as pa
 from zskip.advisor.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.binder.workload_sql import TableQuery, union
 from zskip.core import types as t
-from zskip.core.schema import Column, Schema
+from zskip.core.schema import Column, Schema, identifier
 from zskip.errors import UnreadableFile
-from zskip.language.render import identifier
 
 _QUERY_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"

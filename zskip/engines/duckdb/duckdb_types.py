@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.core.schema import identifier
 from zskip.errors import SchemaError
-from zskip.language.render import identifier
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType

@@ -25,10 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import names_given
+from zskip.core.schema import identifier, names_given
 from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.language.render import identifier
 from zskip.storage import hive
 
 if TYPE_CHECKING:
@@ -153,9 +152,9 @@ def read_of_files(
         structs = any(t.is_struct(field.type) for field in stored)
         footer_maximum = len(files) == 1 and options.may_hold_nan
         plain, closed = not footer_maximum or (structs and not of_files), footer_maximum and structs and not of_files
-        whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
         if plain and not closed and within is None and file_column is None and not partition_by and form is None:
             return Select(options.plain(), {FILES: without_patterns(files)})
+        whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
     types = {field.name: duckdb_type(field.type) for field in schema}
     inside = stored_columns(stored)
     if plain:

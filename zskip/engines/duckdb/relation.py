@@ -22,7 +22,7 @@ from zskip.engines.duckdb.native_scan import (
 )
 from zskip.engines.missing_files import reading
 from zskip.errors import InvalidOption, UnsupportedSql
-from zskip.plan import find_survivors
+from zskip.plan import Survivors
 from zskip.tablelog import Index, load
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def schema_read(scan: Scan, con: duckdb.DuckDBPyConnection) -> pa.Schema:
     if not len(scan):
         if scan.source is not None:
             return schema
-        scan = find_survivors(Index(scan.storage, load(scan.storage, scan.version)), None).scan
+        scan = Survivors.of_all(Index(scan.storage, load(scan.storage, scan.version))).scan
     if not len(scan):
         return schema
     first = np.zeros(len(scan), bool)

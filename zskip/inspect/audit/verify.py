@@ -17,13 +17,13 @@ from zskip.binder import bind
 from zskip.core import late_loading
 from zskip.core import types as t
 from zskip.core.option_checks import Progress, check_options, unreported
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
 from zskip.language import render
-from zskip.language.render import constant_sql, identifier
+from zskip.language.render import constant_sql
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups

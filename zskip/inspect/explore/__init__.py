@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip import layouts
-from zskip import plan as planning
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.errors import InvalidOption, MissingDependency
@@ -34,6 +33,7 @@ from zskip.inspect.explore.export import Arrays, ExportedColumn, Level, columns_
 from zskip.language import Predicate
 from zskip.language.tree import Opaque, Reference, walk
 from zskip.plan import Survivors
+from zskip.plan.planner import plan
 from zskip.plot import boxes
 from zskip.tablelog import Index, Snapshot
 
@@ -169,7 +169,7 @@ def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
     schema, found = index.snapshot.schema, []
     for text in workload:
         query = table_query(text, schema)
-        scan = planning.plan(index, None if query is None else bind(query.condition, schema)).scan
+        scan = plan(index, None if query is None else bind(query.condition, schema)).scan
         rows, size = (pc.sum(scan.files[name], min_count=0).as_py() for name in ("rows", "size"))
         found.append({"text": " ".join(text.split()), "files": len(scan.paths), "rows": rows, "bytes": size})
     return found

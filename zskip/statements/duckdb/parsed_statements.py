@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -14,8 +14,8 @@ import pyarrow as pa
 from cachetools import LRUCache, cached
 
 from zskip import table_formats
+from zskip.core.schema import identifier
 from zskip.errors import SqlSyntaxError, TableNotFound
-from zskip.language.render import identifier
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.table_places import (
     Place,
@@ -119,7 +119,7 @@ def parse_tables(
 ) -> Parsed:
     """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
     words = tokens(statement.query)
-    places = table_places(statement.query)
+    places = table_places(statement.query, catalog.con)
     catalog.refuse_named_files(
         statement.query, places, tuple(params.values() if isinstance(params, Mapping) else params or ())
     )
@@ -133,12 +133,11 @@ def parse_tables(
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, of_user=False, hidden=False)
-    own = _own_functions() - _CLOCKS
-    of_user = not places.functions <= own | _CLOCKS
+    of_user = not _are_own(places.functions)
     foreign = len(places.tables) > len(found) or places.others or of_user
     clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
     settled = statement.kind == "SELECT" and not foreign and not clock
-    hidden = not places.table_functions <= own
+    hidden = not _are_own(places.table_functions) or bool(places.table_functions & _CLOCKS)
     return Parsed(statement, words, places, found, settled, foreign, of_user, hidden)
 
 
@@ -163,7 +162,7 @@ class Catalog:
     def __init__(
         self, con: duckdb.DuckDBPyConnection, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None
     ) -> None:
-        self._con = con
+        self.con = con
         self._named = {name.lower(): table for name, table in tables.items()}
         self.options = storage_options
         self._found: dict[tuple[str, str], Index | None] = {}
@@ -191,12 +190,12 @@ class Catalog:
         """
         for function, place in places.arguments:
             argument = query[place].strip()
-            if function not in _READERS | _QUERIES and function in _own_functions():
+            if function not in _READERS | _QUERIES and _are_own({function}):
                 continue
             values = self._values(argument) if not re.search(r"[?$]\w*$", argument) else params
             for text in _texts(values):
                 if function == "query":
-                    inner = table_places(text)
+                    inner = table_places(text, self.con)
                     named = [place.name for place in inner.tables if _NO_FOLDER.search(place.name)]
                     self.refuse_named_files(text, inner, ())
                 else:
@@ -209,7 +208,7 @@ class Catalog:
         import duckdb
 
         try:
-            return self._con.sql(f"SELECT {argument}").fetchall()[0]
+            return self.con.sql(f"SELECT {argument}").fetchall()[0]
         except duckdb.Error:
             return ()
 
@@ -229,7 +228,7 @@ class Catalog:
         if "/" in name:
             return False
         try:
-            self._con.table(identifier(name))
+            self.con.table(identifier(name))
         except duckdb.CatalogException:
             return False
         return True
@@ -241,6 +240,11 @@ def _texts(values: Iterable[Any]) -> Iterator[str]:
             yield from _texts(value)
         elif isinstance(value, str):
             yield value
+
+
+def _are_own(functions: Set[str]) -> bool:
+    """Whether all of these functions are DuckDB's own. To ask DuckDB takes longer than many a statement."""
+    return functions <= _CLOCKS or functions <= _own_functions() | _CLOCKS
 
 
 @lru_cache(maxsize=1)

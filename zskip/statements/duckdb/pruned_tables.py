@@ -16,16 +16,15 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.engines.duckdb.native_scan import literal
 from zskip.errors import ZskipError
-from zskip.language.render import identifier
 from zskip.plan import Survivors, kept_survivors
-from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
+from zskip.statements.aggregates import Aggregates, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
-from zskip.statements.duckdb.pruning_rule import is_explained, remember_gain
+from zskip.statements.duckdb.pruning_rule import PrunedTable, remember_gain
 from zskip.statements.duckdb.session import schema_of, session_of
 from zskip.statements.duckdb.stubs import (
     Stub,
@@ -56,28 +55,6 @@ _MANY_JOINED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PrunedTable:
-    """The files of one table that a statement must read.
-
-    ``index_rows``: rows from the index that replace files · ``reasons``: what each rule skipped · ``types_read``: the
-    types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows · ``only_named``:
-    the statement needs only the columns that its text names.
-    """
-
-    survivors: Survivors
-    index_rows: IndexRows | None
-    reasons: tuple[str, ...]
-    types_read: tuple[pa.DataType, ...] = ()
-    ordered: bool = False
-    only_named: bool = False
-
-    @property
-    def gains(self) -> bool:
-        """Whether any file is skipped."""
-        return self.index_rows is not None or len(self.survivors) < self.survivors.total_files
-
-
-@dataclass(frozen=True, slots=True)
 class _Rules:
     """The inputs of the rules of `zskip.statements`, from DuckDB's plan of a statement over stubs.
 
@@ -100,24 +77,20 @@ def pruned_tables(
     freshness: str,
     *,
     begun: bool,
-    prune: bool = True,
-    explained: bool = False,
+    for_user: bool = False,
 ) -> list[PrunedTable]:
     """The tables of a statement in textual order.
 
-    ``begun``: as in `engine_plan` · ``prune``: False to skip no files · ``explained``: a user wants to know the row
-    groups.
+    ``begun``: as in `engine_plan` · ``for_user``: a user wants to know the row groups.
     """
     text, found = parsed.statement.query, parsed.found
-    rules = _Rules(only_named=parsed.settled and parsed.places.only_named)
-    if prune and is_explained(parsed, con, params, for_user=explained):
-        rules = _rules(parsed, con, params, begun)
+    rules = _rules(parsed, con, params, begun)
     tables, complete, types = [], [], []
     changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, schema_of(index, con), lambda: session_of(con))
-        survivors = kept_survivors(index, conditions.predicate, changes=changes[index], few_as_whole=not explained)
+        survivors = kept_survivors(index, conditions.predicate, changes=changes[index], few_as_whole=not for_user)
         if number in rules.unneeded:
             survivors = survivors.narrowed(np.zeros(0, np.int64))
         table = JoinedTable(text[place.start : place.end], survivors)
@@ -143,8 +116,7 @@ def pruned_tables(
         _after_row_rules(table, rules, number, complete[number], queries, types[number])
         for number, table in enumerate(tables)
     ]
-    if prune:
-        remember_gain(parsed, params, any(table.gains for table in pruned))
+    remember_gain(parsed, params, any(table.gains for table in pruned))
     return pruned
 
 

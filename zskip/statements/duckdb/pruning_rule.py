@@ -19,20 +19,24 @@ None of them can be wrong: a statement that is not explained reads all files.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from zskip.plan.planner import FEW_FILES
+from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.stubs import named_columns
 from zskip.statements.duckdb.table_places import has_pivot
+from zskip.tablelog import listed
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
+    from zskip.statements.aggregates import IndexRows
     from zskip.tablelog import Index
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
@@ -41,6 +45,39 @@ FILE_POSITION = "file_index"
 _ANSWERED = frozenset({"count", "count_star", "min", "max"})
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
 _CHUNKS_A_FILE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedTable:
+    """The files of one table that a statement must read.
+
+    ``index_rows``: rows from the index that replace files · ``reasons``: what each rule skipped · ``types_read``: the
+    types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows · ``only_named``:
+    the statement needs only the columns that its text names.
+    """
+
+    survivors: Survivors
+    index_rows: IndexRows | None
+    reasons: tuple[str, ...]
+    types_read: tuple[pa.DataType, ...] = ()
+    ordered: bool = False
+    only_named: bool = False
+
+    @property
+    def gains(self) -> bool:
+        """Whether any file is skipped."""
+        return self.index_rows is not None or len(self.survivors) < self.survivors.total_files
+
+
+def whole_tables(parsed: Parsed, freshness: str) -> list[PrunedTable]:
+    """The tables of a statement that is not pruned, in textual order."""
+    only_named = parsed.settled and parsed.places.only_named
+    changes = {index: listed(index) if freshness == "list" else None for _, index in parsed.found}
+    return [
+        PrunedTable(Survivors.of_all(index, changes[index] or None), None, (), only_named=only_named)
+        for _, index in parsed.found
+    ]
+
 
 _GAINLESS: set[int] = set()
 _MOST_GAINLESS = 4096
@@ -69,6 +106,8 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
     if parsed.hidden or places.reads_names or parsed.of_user:
         return True
     answered = bool(places.functions & _ANSWERED)
+    if places.only_compares and not answered and all(_has_short_footers(index) for _, index in parsed.found):
+        return False
     if not places.renames:
         searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
         apart = [_are_apart(index, searched) for _, index in parsed.found]
@@ -80,7 +119,7 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
         _are_apart(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found
     ):
         return answered
-    return answered or not places.only_compares or not all(_has_short_footers(index) for _, index in parsed.found)
+    return True
 
 
 def _has_few_files(index: Index) -> bool:

@@ -11,24 +11,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
-from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.engines.duckdb.native_scan import literal
 from zskip.engines.duckdb.relation import READ_BY_FUNCTIONS, schema_read
-from zskip.plan import find_survivors
-from zskip.statements.conditions import Session, known_zone
-from zskip.statements.duckdb.table_places import Place, Word, own_connection
+from zskip.plan import Survivors
+from zskip.statements.duckdb.table_places import Place, Word
 
 if TYPE_CHECKING:
     import duckdb
 
+    from zskip.statements.conditions import Session
     from zskip.tablelog import Index
 
 
@@ -41,19 +42,21 @@ def in_transaction(con: duckdb.DuckDBPyConnection) -> bool:
     # The EXPLAIN of the last plan was read to its end.
     run = con.execute if described is None or described[0][0] == "explain_key" else con.sql
     called = time.time_ns() // 1000
-    ((began,),) = run(_parsed("SELECT system.main.epoch_us(system.main.now())")).fetchall()
+    ((began,),) = run(_beginning(con)).fetchall()
     return bool(began < called)
 
 
-@lru_cache(maxsize=8)
-def _parsed(query: str) -> duckdb.Statement:
-    """A query that is asked with every statement."""
-    (parsed,) = own_connection().extract_statements(query)
+@cached(LRUCache(1), key=lambda con: "parsed", lock=Lock())
+def _beginning(con: duckdb.DuckDBPyConnection) -> duckdb.Statement:
+    """The query for the moment at which a transaction began, which is asked with every statement: parsed once."""
+    (parsed,) = con.extract_statements("SELECT system.main.epoch_us(system.main.now())")
     return parsed
 
 
 def session_of(con: duckdb.DuckDBPyConnection) -> Session:
     """The time zone of a connection, and whether functions mean in it what proofs assume."""
+    from zskip.statements.conditions import Session, known_zone  # only a statement that is pruned binds conditions
+
     settings = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in ("TimeZone", *READ_BY_FUNCTIONS))
     ((timezone, *others),) = con.sql(f"SELECT {settings}").fetchall()
     return Session(known_zone(timezone), [one.lower() for one in others] == list(READ_BY_FUNCTIONS.values()))
@@ -68,7 +71,7 @@ def schema_of(index: Index, con: duckdb.DuckDBPyConnection) -> Schema:
     first = np.zeros(min(1, len(index)), np.int64)
 
     def read() -> Schema:
-        return Schema(schema_read(find_survivors(index, None).narrowed(first).scan, con))
+        return Schema(schema_read(Survivors.of_all(index).narrowed(first).scan, con))
 
     return index.once(key, read, lambda _: 4096)
 

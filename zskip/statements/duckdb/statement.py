@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.binder.source_text import require_parameters
+from zskip.core.option_checks import require_parameters
+from zskip.core.schema import identifier
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files, pointing_at
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
-from zskip.language.render import identifier
-from zskip.plan import Plan, find_survivors
+from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
-from zskip.statements.duckdb.pruned_tables import PrunedTable, pruned_tables
-from zskip.statements.duckdb.pruning_rule import FILE_POSITION, forget_gain
+from zskip.statements.duckdb.pruning_rule import FILE_POSITION, PrunedTable, forget_gain, is_explained, whole_tables
 from zskip.statements.duckdb.session import (
     OutdatedGuard,
     detecting_outdated_guard,
@@ -329,7 +328,12 @@ def _rewritten(
     if one.kind != "SELECT":
         _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
-    tables = pruned_tables(parsed, con, given, freshness, begun=begun, prune=prune, explained=explained)
+    if prune and is_explained(parsed, con, given, for_user=explained):
+        from zskip.statements.duckdb.pruned_tables import pruned_tables  # most of the time of a process's first look-up
+
+        tables = pruned_tables(parsed, con, given, freshness, begun=begun, for_user=explained)
+    else:
+        tables = whole_tables(parsed, freshness)
     if one.kind != "SELECT":
         edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
@@ -344,7 +348,7 @@ def _rewritten(
         schema = named if table.only_named else schema
         if of_files and table.index_rows is None and not len(survivors):
             # A read of no file would lack the columns that DuckDB adds.
-            survivors = find_survivors(index, None).narrowed(np.zeros(1, np.int64))
+            survivors = Survivors.of_all(index).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
             by = ReadBy(tuple(schema.names), tuple(named.names), joined, freshness == "list", of_files)
             read = read_survivors(survivors, con, values, by, guarding)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
-from zskip.language.render import identifier
 from zskip.statements.duckdb.session import in_transaction
 from zskip.statements.duckdb.table_places import Word, own_connection, shape
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree

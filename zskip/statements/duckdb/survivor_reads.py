@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.schema import Column, Schema
+from zskip.core.schema import Column, Schema, identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import (
     FILES,
@@ -30,16 +30,15 @@ from zskip.engines.duckdb.native_scan import (
 )
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.errors import UnknownParameter, ZskipError
-from zskip.language.render import identifier
-from zskip.parquet import footers
 from zskip.plan import Survivors
-from zskip.statements.aggregates import IndexRows
 from zskip.statements.duckdb.session import schema_of
-from zskip.stats import Statistics
 from zskip.tablelog.dimensions import keys_of_dimensions
 
 if TYPE_CHECKING:
     import duckdb
+
+    from zskip.statements.aggregates import IndexRows
+    from zskip.stats import Statistics
 
 
 class Values:
@@ -193,9 +192,9 @@ def _of_stored(
 
 def _without_empty(survivors: Survivors) -> Survivors:
     """The survivors that have rows, or the first one: DuckDB takes each file to be like the first."""
-    empty = np.asarray(pc.fill_null(pc.equal(survivors.rows, 0), False))
-    if not empty.any():
+    if pc.min(survivors.rows).as_py() != 0:  # without a constant, for which pyarrow would import pandas
         return survivors
+    empty = np.asarray(pc.fill_null(pc.equal(survivors.rows, 0), False))
     if empty.all():
         empty[0] = False
     return survivors.kept(~empty)
@@ -330,10 +329,12 @@ def _names_of_doubtful(
 
 def _names_in(own: Schema, wanted: Sequence[StoredColumn]) -> _Names | None:
     """The names of the columns in files with the schema ``own``; None if they are unclear."""
+    from zskip.parquet.footers import FIELD_ID
+
     spellings = [name.lower() for name in own.arrow.names]
     ids: dict[int, list[str]] = {}
     for field in own.arrow:
-        if (number := (field.metadata or {}).get(footers.FIELD_ID)) is not None:
+        if (number := (field.metadata or {}).get(FIELD_ID)) is not None:
             ids.setdefault(int(number), []).append(field.name)
     names: list[str | None] = []
     for one in wanted:
@@ -349,6 +350,8 @@ def _names_in(own: Schema, wanted: Sequence[StoredColumn]) -> _Names | None:
 
 def _schemas(survivors: Survivors, files: np.ndarray) -> Iterator[tuple[np.ndarray, Schema | None]]:
     """Local files by the schemas in their footers; None for files that cannot be read, on which DuckDB fails too."""
+    from zskip.parquet import footers  # files that zskip wrote are known without their footers
+
     index = survivors.index
     known: dict[int, Schema] = index.once(("schemas of files",), dict, lambda _: _CACHED_BYTES * len(index))
     indexed = files[files < len(survivors.numbers)]

@@ -27,7 +27,9 @@ from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zskip.language.render import identifier
+from cachetools import LRUCache, cached
+
+from zskip.core.schema import identifier
 
 if TYPE_CHECKING:
     import duckdb
@@ -173,26 +175,26 @@ def tokens(statement: str) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def table_places(statement: str) -> Places:
-    """What one statement reads."""
-    found = _table_places(shape(statement))
+def table_places(statement: str, con: duckdb.DuckDBPyConnection) -> Places:
+    """What one statement reads. ``con``: any connection; its parser is used, and nothing in it is read."""
+    found = _table_places(shape(statement), con)
     # The parser may refuse some numbers, such as the same one twice in a PIVOT.
-    return found if found.parsed else _table_places(statement)
+    return found if found.parsed else _table_places(statement, con)
 
 
-@lru_cache(maxsize=64)
-def _table_places(statement: str) -> Places:
+@cached(LRUCache(64), key=lambda statement, con: statement, lock=Lock())
+def _table_places(statement: str, con: duckdb.DuckDBPyConnection) -> Places:
     words, text = tokens(statement), without_long_lists(statement)
     of_keywords = any(word.text.upper() in _PIVOTS | _BEFORE_NAMES - {"DESC"} for word in words)
     is_cut = of_keywords or any(_stands_before_name(words, number) for number in range(len(words) - 1))
-    prefix, tree = "", None if is_cut else _serialized(text)
+    prefix, tree = "", None if is_cut else _serialized(text, con)
     if tree is None:
         cut = _cut(text, words)
         if cut is None:
             return _copied_from(words)
         prefix, inner, suffix = cut
         text = prefix + inner + suffix
-        tree = _serialized(text) or _serialized(prefix + _without_pivots(inner, words) + suffix)
+        tree = _serialized(text, con) or _serialized(prefix + _without_pivots(inner, words) + suffix, con)
     if tree is None:
         return Places(parsed=False)
     raw = text.encode()
@@ -216,32 +218,24 @@ def _copied_from(words: Sequence[Word]) -> Places:
     return Places([Place(unquoted(file.text), file.text[0], file.start, file.end, False, False)], parsed=False)
 
 
-_LOCK = Lock()
-
-
 @lru_cache(maxsize=1)
 def own_connection() -> duckdb.DuckDBPyConnection:
-    """A connection to an empty database, to parse statements and to ask about DuckDB itself."""
+    """A connection to an empty database, to ask about DuckDB itself."""
     import duckdb
 
     return duckdb.connect(config={"arrow_lossless_conversion": True})  # types of the stubs
 
 
-@lru_cache(maxsize=1)
-def _serializer() -> duckdb.Statement:
-    (parsed,) = own_connection().extract_statements("SELECT json_serialize_sql(?)")
-    return parsed
-
-
-def _serialized(query: str) -> Any:
+def _serialized(query: str, con: duckdb.DuckDBPyConnection) -> Any:
     """The tree of a query; None if DuckDB cannot serialize it."""
     import duckdb
 
-    with _LOCK:
-        try:
-            ((text,),) = own_connection().execute(_serializer(), [query]).fetchall()
-        except duckdb.Error:
-            return None
+    try:
+        # A cursor has a transaction and settings of its own. The schema is named, since a user may have such a macro.
+        with con.cursor() as own:
+            ((text,),) = own.execute("SELECT system.main.json_serialize_sql(?)", [query]).fetchall()
+    except duckdb.Error:
+        return None
     tree = json.loads(text)
     return None if tree["error"] else tree["statements"]
 

@@ -6,6 +6,7 @@
 """
 
 from zskip.tablelog.sketches.build import SketchBuilder, keys_of
-from zskip.tablelog.sketches.kinds import SKETCHES, Sketch, SketchName, named_sketches
+from zskip.tablelog.sketches.kinds import SKETCHES, Sketch, named_sketches
+from zskip.tablelog.snapshot import SketchName
 
 __all__ = ["SKETCHES", "Sketch", "SketchBuilder", "SketchName", "keys_of", "named_sketches"]

@@ -18,8 +18,9 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.tablelog.sketches.hashing import Hashes
-from zskip.tablelog.sketches.kinds import SKETCHES, SketchName
+from zskip.tablelog.sketches.kinds import SKETCHES
 from zskip.tablelog.sketches.pairs import RUN_FILE_BITS, Coverage, MergeInput, Numbers, Run, write_segment
+from zskip.tablelog.snapshot import SketchName
 
 
 @dataclass(slots=True)

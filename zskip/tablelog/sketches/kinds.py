@@ -14,6 +14,7 @@ from zskip.errors import InvalidOption, nearest
 from zskip.tablelog.sketches import substrings
 from zskip.tablelog.sketches.hashing import Hashes, can_hash, hashes
 from zskip.tablelog.sketches.pairs import RUN_KEY_BITS
+from zskip.tablelog.snapshot import SketchName
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,6 @@ SKETCHES = {
     "values": Sketch(_value_keys, _value_key_bits, _check_values),
     "substrings": Sketch(substrings.keys, substrings.key_bits, substrings.check_column),
 }
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SketchName:
-    """One sketch of a table: the path of its column, and its kind."""
-
-    column: str
-    kind: str
 
 
 def named_sketches(given: object, schema: Schema) -> tuple[SketchName, ...]:
