@@ -150,7 +150,7 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(browser: Any, hostile: zskip
             change(browser, place, constant)
         number = numbers[-1] + 1
         assert survivors(browser, part) == planned(hostile, text.format(*after)), text
-    assert text_of(browser, "result").startswith(f"{sum(kept(browser))} files of ")
+    assert text_of(browser, "result").startswith(f"{sum(kept(browser))} of {len(hostile.plan())} file")
 
 
 def test_a_time_may_be_typed_with_its_zone(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:

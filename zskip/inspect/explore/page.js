@@ -101,7 +101,7 @@ function keyOf(column, typed) {
 }
 
 function quantity(number, unit) {
-  return `${number.toLocaleString("en")} ${unit}`;
+  return `${number.toLocaleString("en")} ${unit}${number === 1 ? "" : "s"}`;
 }
 
 function percent(part, whole) {
@@ -181,7 +181,7 @@ function start(page) {
       if (kept[file]) { count++; rows += page.rows[file]; bytes += page.bytes[file]; }
     }
     for (const view of [picture, ...strips]) view.request();
-    $("result").textContent = `${quantity(count, "files")} of ${files.toLocaleString("en")} are read, `
+    $("result").textContent = `${count.toLocaleString("en")} of ${quantity(files, "file")} ${count === 1 ? "is" : "are"} read, `
       + `${percent(rows, all)} of the rows, ${percent(bytes, allBytes)} of the bytes`;
     const body = $("conditions");
     body.replaceChildren();
@@ -208,7 +208,7 @@ function start(page) {
     element.replaceChildren();
     const title = document.createElement("h3");
     title.textContent = `${page.paths ? page.paths[file] : `file ${file}`}: ${page.kept[file] ? "read" : "skipped"}, `
-      + quantity(page.rows[file], "rows");
+      + quantity(page.rows[file], "row");
     element.append(title);
     const table = document.createElement("table");
     for (const part of page.conjuncts) {
