@@ -158,6 +158,23 @@ def delete_rows(path: Path, rows: list[int]) -> None:
     log.write_text("\n".join(map(json.dumps, actions)))
 
 
+def test_only_files_with_deleted_rows_are_read_by_row_numbers(tmp_path: Path) -> None:
+    for start in (0, 100, 200):
+        rows = pa.table({"n": range(start, start + 100), "day": ["a"] * 100})
+        write_deltalake(tmp_path / "t", rows, mode="append", partition_by=["day"])
+    delete_rows(tmp_path / "t", [*range(50), 99])
+    con = duckdb.connect()
+    live = [*range(50, 99), *range(100, 300)]
+    assert zskip.sql(f"SELECT n FROM '{tmp_path}/t' ORDER BY n", con).fetchall() == [(n,) for n in live]
+    counted = zskip.sql(f"SELECT count(*), min(day), max(n) FROM '{tmp_path}/t' WHERE n < 150", con).fetchall()
+    assert counted == [(99, "a", 149)]
+    joined = f"SELECT count(*) FROM '{tmp_path}/t' a JOIN '{tmp_path}/t' b USING (n) WHERE a.day = b.day"
+    assert zskip.sql(joined, con).fetchall() == [(249,)]
+    plan = zskip.sql(f"EXPLAIN SELECT n FROM '{tmp_path}/t'", con).fetchall()[0][1]
+    assert plan.count("READ_PARQUET") == 2
+    assert plan.count("get_bit") == 1
+
+
 @pytest.mark.parametrize("name", ["file_row_number", "file_index", "File_Index", "_zskip_deleted"])
 def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(name: str, tmp_path: Path) -> None:
     rows = pa.table({"n": range(6), name: [3, 2, 1, 0, 0, 0], "day": ["a"] * 6})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from zskip.tablelog.dimensions import keys_of_dimensions
 if TYPE_CHECKING:
     import duckdb
 
+    from zskip.plan.scan import Scan
     from zskip.statements.aggregates import IndexRows
     from zskip.stats import Statistics
 
@@ -141,6 +142,8 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
         classes = survivors.once(("classes", by.columns), lambda: _file_classes(survivors, by.columns))
         if len(classes) > 1 and by.of_files:
             classes = everything
+    if index.source is not None and not by.of_files:
+        classes = _deletes_apart(classes, survivors.scan)
     # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
     # It pushes nothing down to fields of structs that are read completely.
     structs = [field.name for field in schema if t.is_struct(field.type)]
@@ -165,6 +168,16 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
         )
         reads.append(read)
     return reads
+
+
+def _deletes_apart(classes: list[_FileClass], scan: Scan) -> list[_FileClass]:
+    """The classes, with the files that have deleted rows apart: looking for each row's number takes as long as reading
+    a column."""
+    if not scan.deletes:
+        return classes
+    deleted = np.array([path in scan.deletes for path in scan.relative_paths], bool)
+    parts = [replace(each, files=each.files & some) for each in classes for some in (~deleted, deleted)]
+    return [part for part in parts if part.files.any()]
 
 
 def _stored_files(
