@@ -6,9 +6,8 @@ nothing new or what a writer wanted that was killed. So no row is lost, doubled,
 
 from __future__ import annotations
 
-import collections
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 import zskip
-from tests.torture.stalls import Writer, writers_of
+from tests.torture.stalls import Outcome, Writer, writers_of
 from zskip.errors import CommitConflict
 
 WRITERS, ROUNDS, KEYS = 4, 5, 80
@@ -40,29 +39,16 @@ class Wish:
         return pa.table({"id": self.keys, "stamp": [self.stamp] * len(self.keys)})
 
 
-@dataclass(slots=True)
-class Histories:
-    """What some histories came to. ``ended``: how the verbs ended"""
-
-    histories: int = 0
-    versions: int = 0
-    ended: collections.Counter[str] = field(default_factory=collections.Counter)
-
-    def __str__(self) -> str:
-        ended = ", ".join(f"{count:,} {what}" for what, count in sorted(self.ended.items()))
-        return f"{self.histories:,} histories, {self.versions:,} versions; {ended}"
-
-
-def histories(folder: str, *, count: int, seed: int = 0) -> Histories:
-    done = Histories()
+def histories(folder: str, *, count: int, seed: int = 0) -> Outcome:
+    outcome = Outcome()
     with writers_of(WRITERS, None, act) as writers:
         for number in range(seed, seed + count):
             try:
-                _history(writers[: 1 + number % WRITERS], f"{folder}/{number}", number, done)
+                _history(writers[: 1 + number % WRITERS], f"{folder}/{number}", number, outcome)
             except Exception as error:
                 raise AssertionError(f"history {number}: {type(error).__name__}: {error}") from error
-            done.histories += 1
-    return done
+            outcome.done["histories"] += 1
+    return outcome
 
 
 def act(table: zskip.Table, wish: Wish) -> int:
@@ -83,7 +69,7 @@ def act(table: zskip.Table, wish: Wish) -> int:
     return 0
 
 
-def _history(writers: list[Writer], url: str, seed: int, done: Histories) -> None:
+def _history(writers: list[Writer], url: str, seed: int, outcome: Outcome) -> None:
     dice = np.random.default_rng(seed)
     begun = Wish("append", tuple(range(0, KEYS, 2)), 0, "", 0).rows
     sketches = {"id": "values"} if seed % 2 else None
@@ -100,13 +86,13 @@ def _history(writers: list[Writer], url: str, seed: int, done: Histories) -> Non
                 writer.go_on()
         for writer, wish in zip(writers, wishes, strict=True):
             ended, version = writer.ended()
-            done.ended[f"{wish.verb} {ended or 'done'}"] += 1
+            outcome.ended[f"{wish.verb} {ended or 'done'}"] += 1
             if not ended and version:
                 assert version not in acknowledged, f"version {version} twice: {wish}, {acknowledged[version]}"
                 acknowledged[version] = wish
             elif ended and ended != CommitConflict.__name__:
                 uncertain.append(wish)
-    done.versions += _check(url, begun, acknowledged, uncertain)
+    outcome.done["versions"] += _check(url, begun, acknowledged, uncertain)
 
 
 def _wish(dice: np.random.Generator, stamp: int) -> Wish:

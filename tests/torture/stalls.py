@@ -29,8 +29,19 @@ WRITERS, BATCH_ROWS = 2, 5
 ROUNDS_A_TABLE = 20
 PATIENCE_SECONDS = 120
 # At each of these calls, before or after, one of the fates may strike a process: these, or that it is killed.
-CALLS = ("list", "names", "read", "read_range", "put", "put_once", "put_if_absent", "open_writer", "make_durable",
-         "delete", "size_and_modified")  # fmt: skip
+CALLS = (
+    "list",
+    "names",
+    "read",
+    "read_range",
+    "put",
+    "put_once",
+    "put_if_absent",
+    "open_writer",
+    "make_durable",
+    "delete",
+    "size_and_modified",
+)
 FATES = ("stops", "stops", "interrupted", "unanswered")
 VERBS = ("append", "append", "append", "append", "delete", "optimize", "vacuum")
 
@@ -47,33 +58,34 @@ class Order:
 
 
 @dataclass(slots=True)
-class Stalls:
-    """What some rounds came to: how many there were, how often a process stopped, and how its verbs ended."""
+class Outcome:
+    """What was done, and how the verbs ended of the processes that did it: how often each."""
 
-    rounds: int = 0
-    stopped: int = 0
+    done: collections.Counter[str] = field(default_factory=collections.Counter)
     ended: collections.Counter[str] = field(default_factory=collections.Counter)
 
     def __str__(self) -> str:
-        ended = ", ".join(f"{count} {what}" for what, count in sorted(self.ended.items()))
-        return f"{self.rounds} rounds, {self.stopped} times a process stopped; {ended}"
+        kinds = (
+            ", ".join(f"{count:,} {what}" for what, count in sorted(kind.items())) for kind in (self.done, self.ended)
+        )
+        return "; ".join(kinds)
 
 
-def stalls(url: str, options: Options, *, rounds: int, seed: int = 0) -> Stalls:
+def stalls(url: str, options: Options, *, rounds: int, seed: int = 0) -> Outcome:
     """Stop writers in so many rounds; after each the newest version holds what was acknowledged, and nothing else."""
     dice = np.random.default_rng(seed)
-    done = Stalls()
+    outcome = Outcome()
     with writers_of(WRITERS, options, _act) as writers:
         for number in range(rounds):
             if number % ROUNDS_A_TABLE == 0:
                 place, ids = f"{url}/{number}", set(range(20))
                 zskip.write(_rows(0, 20), place, by=["id"], storage_options=options)
             try:
-                ids = _round(writers, place, options, ids, 1000 * (number + 1), dice, done)
+                ids = _round(writers, place, options, ids, 1000 * (number + 1), dice, outcome)
             except Exception as error:
                 raise AssertionError(f"seed {seed}, round {number}: {type(error).__name__}: {error}") from error
-            done.rounds += 1
-    return done
+            outcome.done["rounds"] += 1
+    return outcome
 
 
 def _round(
@@ -83,7 +95,7 @@ def _round(
     ids: set[int],
     first: int,
     dice: np.random.Generator,
-    done: Stalls,
+    outcome: Outcome,
 ) -> set[int]:
     """One round; the ids that the table holds after it."""
     orders = []
@@ -92,13 +104,13 @@ def _round(
         start = first + 100 * number if verb != "delete" else int(dice.choice(sorted(ids)))
         orders.append(Order(verb, (start, start + BATCH_ROWS), str(dice.choice(FATES)), int(dice.integers(1, 60))))
         writer.begin(url, orders[-1])
-    done.stopped += sum([writer.has_stopped() for writer in writers])
+    outcome.done["stops"] += sum([writer.has_stopped() for writer in writers])
     for number in range(int(dice.integers(0, 4))):
         start = first + 500 + 100 * number
         try:
             zskip.open(url, storage_options=options).append(_rows(start, start + BATCH_ROWS))
         except FilesRemoved:  # the store's clock counts seconds: to a vacuum that stands still these files are old
-            done.ended["append beside a vacuum FilesRemoved"] += 1
+            outcome.ended["append beside a vacuum FilesRemoved"] += 1
         else:
             ids |= set(range(start, start + BATCH_ROWS))
     time.sleep(1.1 * VACUUM_SECONDS)
@@ -108,7 +120,7 @@ def _round(
     uncertain: set[int] = set()
     for writer, order in zip(writers, orders, strict=True):
         ended = writer.ended()[0]
-        done.ended[f"{order.verb} {ended or 'done'}"] += 1
+        outcome.ended[f"{order.verb} {ended or 'done'}"] += 1
         batch = set(range(*order.numbers))
         if ended in (UncertainCommit.__name__, KeyboardInterrupt.__name__):
             uncertain |= batch

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from tests.clouds import STORES, unavailable
+from tests.torture import histories
 from tests.torture.disk import FAULTS
 from tests.torture.formats import FORMATS, round_of
 from tests.torture.lives import STEPS
 from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
 from tests.torture.stalls import stalls
+from zskip.writer import upsert
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the failing disk is preloaded as Linux does it")
 
@@ -85,7 +87,7 @@ def test_racing_writers_make_a_serial_history_over_a_store(scheme: str) -> None:
 
 
 def test_writers_that_stop_and_go_on_lose_nothing(tmp_path: Path) -> None:
-    assert stalls(str(tmp_path), None, rounds=3).stopped
+    assert stalls(str(tmp_path), None, rounds=3).done["stops"]
 
 
 @pytest.mark.slow
@@ -93,4 +95,28 @@ def test_writers_that_stop_and_go_on_lose_nothing_over_a_store() -> None:
     if missing := unavailable("s3"):
         pytest.skip(missing)
     with STORES["s3"]() as (url, options):
-        assert stalls(url, options, rounds=3).stopped
+        assert stalls(url, options, rounds=3).done["stops"]
+
+
+# --- the short form of the histories. `python -m tests.torture histories --histories 1000`: the long one ---
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_row_is_lost_doubled_or_old(tmp_path: Path, count: int) -> None:
+    outcome = histories.histories(str(tmp_path), count=count)
+    assert outcome.done["versions"] > 5 * count
+    assert any("killed" in ended for ended in outcome.ended)
+
+
+def forgetful(table: object, wish: histories.Wish) -> int:
+    """As `histories.act`, but an upsert does not look at files that came in meanwhile."""
+    upsert._Upsert._require_no_added_files = lambda *given: None  # type: ignore[attr-defined]
+    return histories.act(table, wish)  # type: ignore[arg-type]
+
+
+def test_an_upsert_that_overlooks_new_files_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "act", forgetful)
+    monkeypatch.setattr(histories, "VERBS", ("upsert",))
+    monkeypatch.setattr(histories, "FATES", ("",))
+    with pytest.raises(AssertionError, match="is not what"):
+        histories.histories(str(tmp_path), count=20, seed=3)
