@@ -279,7 +279,7 @@ def test_any_life_keeps_its_rows(steps: list[tuple[str, int, int]], tmp_path_fac
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 400) | st.integers(1, 30), min_size=1, max_size=60), st.randoms(use_true_random=False))
-def test_a_row_is_rewritten_at_most_log4_times_and_once_to_fill_a_file(appends: list[int], random: Any) -> None:
+def test_a_row_is_rewritten_at_most_log4_times_and_log2_times_within_a_file(appends: list[int], random: Any) -> None:
     """Any sizes of appends, in any order of their values, with an optimize after each."""
     written = np.array([[0.0, 0, 0, 0, 0]])[:0]  # of each group: rows, lower and upper bounds of a and b
     history: list[list[int]] = []  # of each group: the appends in it
@@ -299,8 +299,14 @@ def test_a_row_is_rewritten_at_most_log4_times_and_once_to_fill_a_file(appends: 
             kept = np.setdiff1d(np.arange(len(written)), np.concatenate(found))
             written, history = written[kept], [history[one] for one in kept.tolist()]
     total = sum(appends)
-    most = [np.log(total / rows) / np.log(4) + (rows < 90) + 1e-9 for rows in appends]  # a full file has 100
+    most = [_most_rewrites(rows, total) + 1e-9 for rows in appends]
     assert all(times <= limit for times, limit in zip(rewritten, most, strict=True))
+
+
+def _most_rewrites(rows: int, total: int) -> float:
+    """A full file has 100 rows: up to there the rows of an append double, and fill it at last; then they quadruple."""
+    within = max(rows, min(total, 100))
+    return float(np.log2(within / rows) + (rows < 90) + np.log(total / within) / np.log(4))
 
 
 def merges_of(groups: np.ndarray) -> list[list[int]]:
@@ -333,12 +339,14 @@ def test_a_merge_must_grow_four_times_and_save_a_fifth() -> None:
     assert [sorted(each) for each in merges_of(unknown)] in ([], [[0, 1, 2, 3]])
 
 
-def test_small_groups_merge_where_they_fill_a_file() -> None:
+def test_small_groups_merge_where_they_double_or_fill_a_file() -> None:
     def small(rows: int, count: int) -> np.ndarray:
         return np.array([[rows, 0.0, 1.0, 0.0, 1.0]] * count)
 
     assert merges_of(small(31, 3)) == [[0, 1, 2]]
-    assert merges_of(small(29, 3)) == [], "they do not fill one"
+    assert merges_of(small(2, 2)) == [[0, 1]]
+    assert merges_of(np.vstack([small(40, 1), small(20, 1)])) == [], "neither twice the larger, nor a full file"
+    assert merges_of(small(51, 2)) == [], "more than a file"
     assert merges_of(small(91, 2)) == []
     assert merges_of(small(45, 2)) == [[0, 1]]
     assert merges_of(np.vstack([small(95, 1), small(4, 1)])) == [], "a full file is not rewritten again"

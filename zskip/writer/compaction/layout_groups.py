@@ -11,8 +11,9 @@ rows of the largest, and a query is expected to read at least a fifth less of th
 rewritten row is chosen first, until none is left. So a row is rewritten at most log4(rows of the table / rows of its
 append) times, in whatever order rows arrive (the levels of a log-structured merge tree, O'Neil 1996).
 
-Neighbours that fill one file together may also merge, if a query is not expected to read more: otherwise the number of
-files would grow with that of small appends. Each row is rewritten once more for this at most.
+Groups that one file can hold merge more eagerly, since each of them takes a file: neighbours may also merge into one
+file if together they hold twice the rows of the largest, or fill the file, and a query is not expected to read more. A
+row is rewritten for this at most log2(a file / rows of its append) times, and once more to fill the file.
 
 Gains compare a model with a model: each group as if freshly fitted, before as after. Opening a file costs as much as
 reading a sixteenth of a full one; one query in twenty scans everything.
@@ -32,6 +33,7 @@ from zskip.writer.look_ups import LookUps
 from zskip.writer.paths import folders_of, groups_of
 
 _GROWTH = 4.0
+_GROWTH_WITHIN_A_FILE = 2.0
 _FULL = 0.9  # the least part of a file that fills it
 _SAVING = 0.2
 _OPENING = 1 / 16  # of reading a full file
@@ -181,13 +183,14 @@ def _windows(
         other = first + length - power
         total = rows_to[first + length] - rows_to[first]
         most = np.maximum(largest[first], largest[other])
-        filling = (most < _FULL) & (total >= _FULL) & (total <= 1 + 1e-9)
-        may_merge = filling | (total >= _GROWTH * most * (1 - 1e-9))
+        fills = (most < _FULL) & (total >= _FULL)
+        in_a_file = (total <= 1 + 1e-9) & (fills | (total >= _GROWTH_WITHIN_A_FILE * most * (1 - 1e-9)))
+        may_merge = in_a_file | (total >= _GROWTH * most * (1 - 1e-9))
         kept = may_merge & (folder[first] == folder[first + length - 1])
-        first, other, total, filling = first[kept], other[kept], total[kept], filling[kept]
+        first, other, total, in_a_file = first[kept], other[kept], total[kept], in_a_file[kept]
         after = _read(look_ups, total, np.minimum(lower[first], lower[other]), np.maximum(upper[first], upper[other]))
         before = read_to[first + length] - read_to[first]
-        pays = after <= np.where(filling, 1.0, 1 - _SAVING) * before
+        pays = after <= np.where(in_a_file, 1.0, 1 - _SAVING) * before
         yield first[pays], length, ((before - after) / np.maximum(total, 1e-9))[pays]
 
 
