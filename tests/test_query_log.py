@@ -7,7 +7,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +17,11 @@ import pyarrow.compute as pc
 import pytest
 
 import zskip
+from zskip import writer
 from zskip.cli.main import main
 from zskip.errors import InvalidOption
 from zskip.tablelog import query_log
+from zskip.writer.backend import LOCAL
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +127,36 @@ def test_tend_says_by_how_much_the_layout_no_longer_serves(table: zskip.Table) -
     assert table.tend().steps[0].done.startswith("serves the 40 logged plans")
     table.query_log.stop()
     assert [step.name for step in table.tend().steps] == ["sketches", "optimize", "vacuum"]
+
+
+def test_a_new_layout_is_written_by_the_session_and_within_the_time(
+    table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.query_log.start()
+    for user in range(0, 10_000, 250):
+        table.plan(f"user = {user}")
+    version, writes = table.version, []
+
+    def write(*given: Any) -> Any:
+        writes.append(given)
+        return LOCAL.write(*given)
+
+    session = object()
+    of_session = {session: replace(LOCAL, write=write), None: LOCAL}
+    monkeypatch.setattr(writer, "backend_of", lambda session, source=None: of_session[session])
+    unjudged = table.tend(recluster=True, max_seconds=0, session=session).steps[0]
+    assert (unjudged.done, unjudged.left) == ("was not judged", "the time was over")
+
+    real = zskip.Table.advise
+    monkeypatch.setattr(
+        zskip.Table, "advise", lambda *given, **named: replace(real(*given, **named), rewrite_seconds=4000.0)
+    )
+    short = table.tend(recluster=True, max_seconds=3000, session=session).steps[0]
+    assert short.left is not None
+    assert short.left.endswith("since writing it takes about 4,000 seconds, more than are left")
+    assert (table.version, writes) == (version, [])
+    done = table.tend(recluster=True, max_seconds=5000, session=session).steps[0]
+    assert (done.left, table.version, len(writes)) == (None, version + 1, 1)
 
 
 def test_tend_does_its_work_beside_a_log_of_other_columns(table: zskip.Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from zskip.inspect.audit import Verification
     from zskip.layouts.depth import Clustering
     from zskip.table_formats import Source
+    from zskip.writer.backend import Backend
     from zskip.writer.options import Resources, Rewrite, WriteOptions
     from zskip.writer.workload_input import Workload
 
@@ -577,7 +579,7 @@ class Table:
         and that format's own vacuum for its files.
 
         If the table's `query_log` is on, a step says whether another layout would serve its queries much better;
-        ``recluster``: then all rows are laid out by that.
+        ``recluster``: then all rows are laid out by that, if writing them is expected to end within ``max_seconds``.
         """
         check_options(dry_run=dry_run, recluster=recluster)
         from zskip.core.receipts import Refreshed, Step, Tended
@@ -596,7 +598,9 @@ class Table:
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
         newest = Table(self._storage, self._newest())
         is_judged = newest._index.snapshot.managed and self.query_log.is_on
-        steps = [newest._layout_step(given, most, recluster, dry_run)] if is_judged else []
+        backend = writer.backend_of(session)
+        until = math.inf if max_seconds is None else started + max_seconds
+        steps = [newest._layout_step(given, most, until, recluster, dry_run, backend)] if is_judged else []
         done = writer.tend(
             self._storage,
             given,
@@ -604,14 +608,25 @@ class Table:
             max_bytes=most,
             older_than=writer.timedelta_of(older_than),
             dry_run=dry_run,
-            backend=writer.backend_of(session),
+            backend=backend,
         )
         if not dry_run:
             self._move_to(self._newest())
         return replace(done, steps=(*steps, *done.steps), seconds=time.monotonic() - started)
 
-    def _layout_step(self, given: WriteOptions, max_bytes: int | None, recluster: bool, dry_run: bool) -> Step:
-        """Whether the layout still serves the queries of the log, and a better one, if that is asked for."""
+    def _layout_step(
+        self,
+        given: WriteOptions,
+        max_bytes: int | None,
+        until: float,
+        recluster: bool,
+        dry_run: bool,
+        backend: Backend,
+    ) -> Step:
+        """Whether the layout still serves the queries of the log, and a better one, if that is asked for.
+
+        ``until``: a time of `time.monotonic`, before which a new layout is expected to be written, or is not begun.
+        """
         from zskip.advisor.query_logs import queries_asked
         from zskip.core.receipts import Step
 
@@ -621,17 +636,25 @@ class Table:
             return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")
         if not self._index.snapshot.totals.rows:
             return Step("layout", "the table has no rows")
+        if time.monotonic() >= until:
+            return Step("layout", "was not judged", "the time was over")
         advice = self.advise(logged)
         best, today = advice.candidates[0], advice.today
         if today is None or best.read > _MUCH_LESS * today:
             return Step("layout", f"serves the {asked:,} logged plans, which read {today or 0:.1%}")
         drift = f"the {asked:,} logged plans read {today:.1%}, and would read {best.read:.1%} by {', '.join(best.by)}"
         size = self._index.snapshot.totals.bytes or 0
-        if not recluster or (max_bytes is not None and size > max_bytes):
-            why = f"since max_bytes is {size_text(max_bytes)}" if recluster and max_bytes else "tend(recluster=True)"
+        why = None
+        if not recluster:
+            why = "tend(recluster=True)"
+        elif max_bytes is not None and size > max_bytes:
+            why = f"since max_bytes is {size_text(max_bytes)}"
+        elif time.monotonic() + advice.rewrite_seconds > until:
+            why = f"since writing it takes about {advice.rewrite_seconds:,.0f} seconds, more than are left"
+        if why is not None:
             return Step("layout", drift, f"a new layout of {size_text(size)}: {why}")
         wanted = replace(given, by=best.by, layout=best.layout)
-        receipt = writer.cluster_table(self._storage, self._index.snapshot, wanted, dry_run=dry_run)
+        receipt = writer.cluster_table(self._storage, self._index.snapshot, wanted, dry_run=dry_run, backend=backend)
         return Step("layout", f"{drift}; {'would lay' if dry_run else 'laid'} it out so", receipt=receipt)
 
     # --- analysing ---

@@ -356,6 +356,7 @@ def cluster_table(
     max_bytes: int | None = None,
     full: bool = False,
     dry_run: bool = False,
+    backend: Backend = LOCAL,
 ) -> Clustered:
     """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
 
@@ -372,7 +373,14 @@ def cluster_table(
         wanted = changed_options(base, options.by if anew else None, asked)
         wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
     snapshot, done = optimize(
-        storage, base, options, full=full or wanted is not None, max_bytes=max_bytes, dry_run=dry_run, wanted=wanted
+        storage,
+        base,
+        options,
+        full=full or wanted is not None,
+        max_bytes=max_bytes,
+        dry_run=dry_run,
+        wanted=wanted,
+        backend=backend,
     )
     written = None if done.files_after is None else done.files_after - done.files_before + done.files_rewritten
     return Clustered(snapshot.version, done.files_rewritten, done.bytes_rewritten, written, dry_run)
