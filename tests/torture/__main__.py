@@ -37,13 +37,14 @@ def main() -> int:
     chosen = parser.parse_args()
     report = _Report()
     what = chosen.what or ["crashes", "instants", "races", "stalls", "histories", "formats"]
-    with workshop() as rig:
-        if "crashes" in what:
-            for step in chosen.step or STEPS:
-                for fault in chosen.fault or FAULTS:
-                    _sweep(rig, step, fault, chosen.every, report)
-        if "instants" in what:
-            _kill(rig, chosen.lives, chosen.seed, report)
+    if "crashes" in what or "instants" in what:
+        with workshop() as rig:
+            if "crashes" in what:
+                for step in chosen.step or STEPS:
+                    for fault in chosen.fault or FAULTS:
+                        _sweep(rig, step, fault, chosen.every, report)
+            if "instants" in what:
+                _kill(rig, chosen.lives, chosen.seed, report)
     if "races" in what:
         report.round("race on a disk", lambda: _race_on_a_disk(chosen.writers, chosen.commits, chosen.seed))
         for scheme in STORES:
