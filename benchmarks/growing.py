@@ -137,7 +137,8 @@ def grow(name: str, case: Case) -> None:
     """Print what look-ups read over the nights, and what that cost."""
     nights = list(case.nights())
     step = max(1, len(nights) // _MEASURED)
-    ours, full, written, worst = [], [], 0, 0.0
+    ours, full, written = [], [], 0
+    worst = (0.0, 0)  # the share of the files that one night rewrites, of more than 50, and how many there were
     with tempfile.TemporaryDirectory() as folder:
         table = zskip.write(nights[0], folder + "/t", by=_BY, rows_per_file=_FILE)
         known = set(table.plan().scan.relative_paths)
@@ -151,7 +152,7 @@ def grow(name: str, case: Case) -> None:
             written += sum(rows_held for path, rows_held in now.items() if path not in known)
             known = set(now)
             if before > 50:
-                worst = max(worst, done.files_rewritten / before)
+                worst = max(worst, (done.files_rewritten / before, before))
             if number % step == 0 or number == len(nights) - 1:
                 so_far = pa.concat_tables(nights[: number + 1])
                 figure, files = of_full(so_far)
@@ -170,7 +171,7 @@ def grow(name: str, case: Case) -> None:
     if case.opened is not None:
         at_most(case.opened, float(opened), f"{name}: files opened by a look-up, of a full rewrite's")
     at_most(1.2, count / files, f"{name}: files, of a full rewrite's")
-    print(f"      {name}: at most {worst:.0%} of more than 50 files rewritten in one night", flush=True)
+    print(f"      {name}: at most {worst[0]:.0%} of {worst[1]} files rewritten in one night", flush=True)
 
 
 def sharp(nights: int, rows: int) -> None:
