@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from zskip.binder.source_text import SourceText, span, text_range
 from zskip.core import types as t
-from zskip.core.schema import Column, Schema, join_path
+from zskip.core.schema import Column, Schema, identifier, join_path
 from zskip.errors import UnknownColumn, in_quotes, nearest
 from zskip.language.bound import Constant, Dialect, Template
 from zskip.language.literals import Refused
@@ -68,7 +68,7 @@ class Names:
         """Records that a range of the text names a column."""
         name = self._exact.get(column.path)
         if name is None:
-            name = self._exact[column.path] = exact_name(column, self.dialect)
+            name = self._exact[column.path] = identifier(*column.parts, dialect=self.dialect.name)
         entry = (start, end, name)
         if not self._recorded or self._recorded[-1] < entry:
             self._recorded.append(entry)
@@ -138,9 +138,3 @@ def _name_parts(node: exp.Expr) -> list[str]:
     if not isinstance(node, exp.Column):
         raise Refused("a field of an expression")
     return [part.name for part in node.parts] + fields[::-1]
-
-
-def exact_name(column: Column, dialect: Dialect) -> str:
-    """A column's path as quoted identifiers of a dialect."""
-    mark = "`" if dialect.name in ("spark", "databricks", "hive", "mysql", "bigquery") else '"'
-    return ".".join(mark + part.replace(mark, mark * 2) + mark for part in column.parts)

@@ -187,10 +187,15 @@ def _leaves(field: pa.Field, above: tuple[str, ...], nullable: bool) -> Iterator
         yield Column(join_path(parts), parts, logical_type(field.type), nullable)
 
 
-def identifier(*parts: str) -> str:
-    """A name, or the parts of a dotted name, as a quoted identifier in DuckDB's SQL.
+_BACKTICKS = ("spark", "databricks", "hive", "mysql", "bigquery")
+"""The dialects that quote names with backticks."""
 
-    >>> identifier('id.orig_h'), identifier('s', 'a"b')
-    ('"id.orig_h"', '"s"."a""b"')
+
+def identifier(*parts: str, dialect: str = "duckdb") -> str:
+    """A name, or the parts of a dotted name, as a quoted identifier of a dialect.
+
+    >>> identifier('id.orig_h'), identifier('s', 'a"b'), identifier('s', 'a"b', dialect="spark")
+    ('"id.orig_h"', '"s"."a""b"', '`s`.`a"b`')
     """
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    mark = "`" if dialect in _BACKTICKS else '"'
+    return ".".join(mark + part.replace(mark, mark * 2) + mark for part in parts)

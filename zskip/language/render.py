@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import split_path
+from zskip.core.schema import identifier, split_path
 from zskip.language.literals import constant, is_list, plain_value
 from zskip.language.tree import (
     And,
@@ -29,7 +29,6 @@ from zskip.language.tree import (
     Scalar,
 )
 
-_QUOTES = {"duckdb": '"', "spark": "`"}
 _MIRRORED = {"<": ">", "<=": ">="}
 
 
@@ -45,7 +44,7 @@ def render(node: Node, dialect: str, *, own: bool = False) -> str | None:
     >>> render(Compare("<", Reference("a", pa.int32()), Literal(pa.scalar(5, pa.int32()))), "spark")
     '`a` < CAST(5 AS INT)'
     """
-    if dialect not in _QUOTES:
+    if dialect not in ("duckdb", "spark"):
         return None
     try:
         return _node(node, dialect, own)
@@ -97,8 +96,7 @@ def _in(term: Scalar, values: pa.Array, or_null: bool, dialect: str) -> str:
 def _scalar(scalar: Scalar, dialect: str) -> str:
     match scalar:
         case Reference(path, _):
-            mark = _QUOTES[dialect]
-            return ".".join(mark + part.replace(mark, mark * 2) + mark for part in split_path(path))
+            return identifier(*split_path(path), dialect=dialect)
         case Literal(value) if dialect == "duckdb" and t.is_integer(value.type) and value.is_valid and _fits_32(value):
             return str(value.as_py())
         case Literal(value) if (text := constant_sql(value, dialect)) is not None:

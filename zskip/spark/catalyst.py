@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, join_path
+from zskip.core.schema import Schema, identifier, join_path
 from zskip.errors import SchemaError, ZskipError
 from zskip.language import Predicate, conjunction, tree
 from zskip.language.tree import Computable, Opaque, Reference, Why
@@ -177,7 +177,7 @@ def _parts(qualifier: str | list[str]) -> tuple[str, ...]:
 def _quoted(part: str) -> str:
     """A part of a qualified name as Spark prints it."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part)
-    return part if plain else "`" + part.replace("`", "``") + "`"
+    return part if plain else identifier(part, dialect="spark")
 
 
 def _is_one_instant(literal: str, zone: ZoneInfo) -> bool:

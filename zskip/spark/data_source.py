@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from zskip import tablelog
 from zskip.api import open as open_table
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.plan.scan import Scan
@@ -172,7 +172,7 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
         inner = as_sql(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
         return None if inner is None else (f"NOT ({inner[0]})", inner[1])
     parts: Sequence[str] = given.attribute  # type: ignore[attr-defined]
-    name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    name = identifier(*parts, dialect="spark")
     value: Any = getattr(given, "value", None)
     values = list(value) if kind == "In" else [value]
     zoned = t.is_timestamp(types.get(parts[0], pa.null())) and types[parts[0]].tz is not None

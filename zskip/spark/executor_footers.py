@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.schema import Column, Schema
+from zskip.core.schema import Column, Schema, identifier
 from zskip.core.types import may_hold_nan
 from zskip.errors import CorruptFile, ZskipError
 from zskip.parquet import footers, from_rows
@@ -194,7 +194,7 @@ def _aggregated(
         group = (f.size(f.filter(f.col(_STARTS), lambda start: start <= f.col(_ROW))) - 1).cast("bigint")
     wanted: list[Expression] = [f.count(f.lit(1)).alias(_COUNT)]
     for position, column in enumerate(floats):
-        value = f.col(".".join("`" + part.replace("`", "``") + "`" for part in column.parts))
+        value = f.col(identifier(*column.parts, dialect="spark"))
         number = f.when(~f.isnan(value), value)
         wanted += [
             f.min(number).alias(f"lower{position}"),

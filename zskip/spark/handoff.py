@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, names_given
+from zskip.core.schema import Schema, identifier, names_given
 from zskip.errors import CorruptFile, FilesRemoved, UnsupportedSql
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
@@ -266,4 +266,4 @@ def column(name: str) -> Column:
     """A top-level column by its exact name, whatever characters it contains."""
     from pyspark.sql import functions
 
-    return functions.col("`" + name.replace("`", "``") + "`")
+    return functions.col(identifier(name, dialect="spark"))

@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.core.schema import split_path
+from zskip.core.schema import identifier, split_path
 from zskip.layouts import Assignment
+from zskip.spark.handoff import column
 from zskip.stats.keys import dense_codes
 from zskip.writer import Routing, common_type
 
@@ -106,11 +107,11 @@ class Forest:
             for code, path, values in zip(names, self.columns, self.boundaries, strict=True)
         }
         rows = rows.withColumns(found)
-        codes = [f.col(_quoted(code)) for code in names]
+        codes = [column(code) for code in names]
         if self.steps or tree is None:
             tree = reduce(add, [f.get(_int_array(step), code) for step, code in zip(self.steps, codes, strict=True)])
         rows = rows.withColumn(name, f.get(_int_array(self.entry), tree))
-        node = f.col(_quoted(name))
+        node = column(name)
         for level in self.levels:
             reached = [
                 codes[number] >= f.get(_int_array(threshold), node) for number, threshold in level.threshold.items()
@@ -127,12 +128,12 @@ def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | 
     """
     from pyspark.sql import functions as f
 
-    hashed = [f.col(_quoted(field.name)) for field in rows.schema if _is_hashable(field.dataType)]
+    hashed = [column(field.name) for field in rows.schema if _is_hashable(field.dataType)]
     assignments = routing.assignments
     if not any(assignment.files > 1 for assignment in assignments):
-        return rows.withColumn(name, f.lit(0) if partition is None else f.col(_quoted(partition)).cast("int"))
-    rows = Forest.of(assignments).with_leaf(rows, name, None if partition is None else f.col(_quoted(partition)))
-    leaf = f.col(_quoted(name))
+        return rows.withColumn(name, f.lit(0) if partition is None else column(partition).cast("int"))
+    rows = Forest.of(assignments).with_leaf(rows, name, None if partition is None else column(partition))
+    leaf = column(name)
     first = [one.cells.first + start for one, start in zip(assignments, routing.first_file.tolist(), strict=False)]
     file = f.get(_int_array(np.concatenate(first)), leaf)
     salt = np.concatenate([one.cells.salt for one in assignments])
@@ -249,11 +250,7 @@ def _exact_texts(values: pa.Array) -> list[str]:
 def leaf_column(path: str) -> Column:
     from pyspark.sql import functions as f
 
-    return f.col(".".join(_quoted(part) for part in split_path(path)))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f.col(identifier(*split_path(path), dialect="spark"))
 
 
 def _is_hashable(kind: Any) -> bool:
