@@ -213,6 +213,24 @@ def test_import_is_light(record_property: pytest.RecordProperty) -> None:
     record_property("import_time_against_pyarrow", round(facts["zskip"] / facts["arrow"], 2))
 
 
+FIRST_LOOK_UP = """
+import sys
+import zskip
+assert zskip.sql(f"FROM '{sys.argv[1]}' WHERE a = 7").fetchall() == [(7,)]
+print([name for name in ("sqlglot", "pandas", "pyarrow.compute", "zskip.pruning") if name in sys.modules])
+"""
+
+
+def test_a_first_look_up_in_few_files_loads_neither_pruning_nor_pandas(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    import zskip
+
+    zskip.write(pa.table({"a": range(100)}), tmp_path / "t", by="a", files=10)
+    command = [sys.executable, "-c", FIRST_LOOK_UP, str(tmp_path / "t")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_the_public_face_is_small() -> None:
     import zskip
 

@@ -1,4 +1,4 @@
-"""What is loaded on first use: engines by name, which a plan calls without importing them, and names of packages.
+"""What is loaded on first use: engines by name, which a plan calls without importing them, names of packages, and `pc`.
 
 `zskip/__init__` registers the engines of the package.
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zskip.errors import InvalidOption, nearest
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+__all__ = ["engine", "lazy_names", "pc", "register"]
 
 _LOADERS: dict[str, Callable[[], Any]] = {}
 
@@ -50,3 +55,16 @@ def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[st
         return module if name == home_of[name] else getattr(module, name)
 
     return found
+
+
+class _Compute:
+    """The functions of `pyarrow.compute`, whose import takes longer than that of pyarrow itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module("pyarrow.compute"), name)
+        setattr(self, name, found)
+        return found
+
+
+if not TYPE_CHECKING:
+    pc = _Compute()

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 _Counts = NDArray[np.integer] | NDArray[np.bool_] | Sequence[int]
+
+
+def int64s(values: pa.Int64Array) -> NDArray[np.int64]:
+    """The values of an array without nulls, as a view. pyarrow's own conversion imports pandas, if it is installed.
+
+    >>> int64s(pa.array([7, 8, 9])[1:])
+    array([8, 9])
+    """
+    buffer = values.buffers()[1]
+    return np.frombuffer(buffer, np.int64, len(values), 8 * values.offset) if len(values) else np.zeros(0, np.int64)
 
 
 def offsets_of(counts: _Counts) -> NDArray[np.int64]:

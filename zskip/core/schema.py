@@ -13,9 +13,9 @@ from functools import cached_property
 from types import MappingProxyType
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.core.types import is_orderable, logical_type
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
 

@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 from pyarrow.types import (  # noqa: F401  # for other modules
     is_binary_view,
@@ -64,6 +63,7 @@ from pyarrow.types import (  # noqa: F401  # for other modules
     is_unsigned_integer,
 )
 
+from zskip.core.late_loading import pc
 from zskip.errors import UnsupportedFormat
 
 Form: TypeAlias = Literal["integer", "float", "decimal", "bytes"]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
 from zskip.tablelog import latest_version
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from zskip.core.late_loading import engine
+from zskip.core.late_loading import engine, pc
 from zskip.core.schema import Schema
 from zskip.storage import Storage
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.plan.scan import FILE_FIELDS, Groups, Scan
 from zskip.tablelog import Index
 

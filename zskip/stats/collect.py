@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics, FileStatistics

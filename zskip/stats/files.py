@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.core.types import is_orderable, may_hold_nan
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.errors import SchemaError, SchemaMismatch
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.errors import UnsafePath
 
 if TYPE_CHECKING:

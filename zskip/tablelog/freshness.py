@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.errors import DamagedIndex, FilesRemoved
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log

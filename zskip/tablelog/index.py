@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 from cachetools import LRUCache
 
-from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.core.offsets import int64s, numbers_of_runs, offsets_of
 from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
@@ -238,7 +237,7 @@ class Index:
         record = self.snapshot.shards[shard]
         total = {"row_count": record.totals.rows, "size": record.totals.bytes}.get(name) if level == "file" else None
         if total is not None:
-            found = None if values is None else pc.sum(values, skip_nulls=False, min_count=0).as_py()
+            found = None if values is None or values.null_count else int(int64s(values).sum())
             if found != total:
                 what = f'adds up to {found} in "{name}", and its snapshot promises {total:,}'
                 raise DamagedIndex(lost(self.parts, record.file_part, what))

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log

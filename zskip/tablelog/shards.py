@@ -17,10 +17,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.core.schema import Schema
 from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.errors import ForeignTable, UnsafePath
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
+from zskip.core.late_loading import pc
 from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
+from zskip.core.offsets import int64s
 from zskip.core.schema import Column, Schema, identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import (
@@ -205,7 +206,7 @@ def _of_stored(
 
 def _without_empty(survivors: Survivors) -> Survivors:
     """The survivors that have rows, or the first one: DuckDB takes each file to be like the first."""
-    if pc.min(survivors.rows).as_py() != 0:  # without a constant, for which pyarrow would import pandas
+    if not survivors.rows.null_count and int64s(survivors.rows).all():
         return survivors
     empty = np.asarray(pc.fill_null(pc.equal(survivors.rows, 0), False))
     if empty.all():
