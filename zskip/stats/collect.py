@@ -28,7 +28,7 @@ def shorten_lower(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanAr
     if not (t.is_string(bounds.type) or t.is_binary(bounds.type)):
         return bounds, pa.array(np.zeros(len(bounds), bool))
     cut = pc.fill_null(pc.greater(_length(bounds), length), False)
-    return (pc.if_else(cut, _slice(bounds, 0, length), bounds), cut) if pc.any(cut).as_py() else (bounds, cut)
+    return (pc.if_else(cut, _slice(bounds, 0, length), bounds), cut) if cut.true_count else (bounds, cut)
 
 
 def shorten_upper(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
@@ -40,7 +40,7 @@ def shorten_upper(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanAr
     ['ac', 'b', None]
     """
     shorter, cut = shorten_lower(bounds, length)
-    if not pc.any(cut).as_py():
+    if not cut.true_count:
         return bounds, cut
     chosen = np.flatnonzero(cut.to_numpy(zero_copy_only=False))
     kept = shorter.take(pa.array(chosen))

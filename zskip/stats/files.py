@@ -112,6 +112,8 @@ class FileStatistics:
     @staticmethod
     def concat(parts: Sequence[FileStatistics]) -> FileStatistics:
         """The units of all parts; columns that a part lacks are unknown in it."""
+        if len(parts) == 1:
+            return parts[0]
         types = {path: column.lower.type for part in parts for path, column in part.columns.items()}
         columns = {
             path: ColumnStatistics.concat(

@@ -129,11 +129,15 @@ def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
             "upper": _kept(upper),
             "null_count": column.null_count,
             "nan_count": column.nan_count if t.is_floating(lower.type) else pa.nulls(len(units), pa.int64()),
-            "lower_exact": pc.and_kleene(column.lower_exact, pc.invert(lower_cut)),
-            "upper_exact": pc.and_kleene(column.upper_exact, pc.invert(upper_cut)),
+            "lower_exact": _exact(column.lower_exact, lower_cut),
+            "upper_exact": _exact(column.upper_exact, upper_cut),
         }
         flat |= {f"{path}.{name}": part for name, part in parts.items() if part.null_count < len(part)}
     return flat
+
+
+def _exact(exact: pa.BooleanArray, cut: pa.BooleanArray) -> pa.BooleanArray:
+    return pc.and_kleene(exact, pc.invert(cut)) if cut.true_count else exact
 
 
 def _kept(bounds: pa.Array) -> pa.Array:
