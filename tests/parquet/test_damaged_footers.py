@@ -308,6 +308,11 @@ def turn_columns(struct: thrift.Fields, place: int) -> None:
     struct[place][2][1].reverse()
 
 
+def turn_all_columns(struct: thrift.Fields, place: int) -> None:
+    for group in struct[place][2][1]:
+        turn_columns(group, 0)
+
+
 REFUSED = {
     "row groups twice": ((4,), repeat),
     "the file's rows twice": ((3,), repeat),
@@ -317,6 +322,7 @@ REFUSED = {
     "rows that do not sum to the file's": ((4, 1, 3), put(2)),
     "more rows than the sum": ((3,), put(7)),
     "columns of one row group in another order": ((4, 0, 1), turn_columns),
+    "columns of all row groups in another order": ((4,), turn_all_columns),
     "a null count twice": ((4, 0, 1, 0, 3, 12, 3), repeat),
 }
 
