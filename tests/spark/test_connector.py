@@ -60,8 +60,8 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """
     folder = tmp_path_factory.mktemp("connector")
     built = build_table(folder / "fact", _fact(), files=_FILES)
-    rows = zs.register(spark, "fact", Table(built._index.storage, built._index.snapshot), connector=True)
-    spark.read.parquet(f"{built._index.storage.uri}/*.parquet").createOrReplaceTempView("plain")
+    rows = zs.register(spark, "fact", Table(built.storage, built.snapshot), connector=True)
+    spark.read.parquet(f"{built.storage.uri}/*.parquet").createOrReplaceTempView("plain")
     taken = _fact().take(pa.array([row if row is None or row < _ROWS else None for row in _CHOSEN]))
     pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
@@ -207,7 +207,7 @@ def test_partitions(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> Non
 
 def test_a_folder_that_changes_while_a_query_is_made(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> None:
     built = build_table(tmp_path / "t", pa.table({"i": list(range(400))}), files=8, managed=False)
-    found = zs.table(spark, Table(built._index.storage, built._index.snapshot), connector=True)
+    found = zs.table(spark, Table(built.storage, built.snapshot), connector=True)
     joined = found.join(spark.table("dim").where("keep > 0"), "i")
     assert joined.count() == 2
     pq.write_table(pa.table({"i": [25, 25]}), tmp_path / "t" / "new.parquet")
@@ -286,7 +286,7 @@ def test_without_the_connector_filters_prune_still(
     built = build_table(tmp_path / "t", _fact(), files=_FILES)
     monkeypatch.setattr(connector, "_SOURCES", "org.apache.spark.nowhere")
     with pytest.warns(RuntimeWarning, match=r"no org\.apache\.spark\.nowhere.*only by filters"):
-        rows = zs.table(spark, Table(built._index.storage, built._index.snapshot), connector=True)
+        rows = zs.table(spark, Table(built.storage, built.snapshot), connector=True)
     assert files_read(rows.where("row = 25")) == 1
     assert rows.join(spark.table("dim").where("keep > 0"), "i").count() == 2
     assert rows.select("_metadata.file_name").distinct().count() == _FILES
@@ -298,7 +298,7 @@ def test_a_folder_that_was_empty_when_it_was_indexed(spark: SparkSession, fact: 
     zskip.open(tmp_path / "t").refresh()
     found = zs.table(spark, tmp_path / "t", connector=True)
     pq.write_table(pa.table({"i": [25, 25]}), tmp_path / "t" / "new.parquet")
-    assert built._index.snapshot.version < zskip.open(tmp_path / "t").version
+    assert built.snapshot.version < zskip.open(tmp_path / "t").version
     assert found.join(spark.table("dim").where("keep > 0"), "i").count() == 2
 
 
