@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from zskip import layouts
 from zskip.layouts.fitting_task import Widths
 from zskip.stats import Ranges, Statistics
+from zskip.writer.look_ups import LookUps
 
 intervals = st.lists(
     st.tuples(
@@ -152,3 +153,15 @@ def test_the_limit_is_never_below_what_is_reached(values: list[int | None]) -> N
     both = {"a": ranges, "b": Ranges(bounds.fill_null(0), pa.array([9] * 8), pa.array([True] * 8), no, no)}
     for column in layouts.depths(Statistics(pa.array([10] * 8), both), ["a", "b"]).values():
         assert 0 <= column.skipped <= column.limit <= 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[0.0, 1e-310], [0.0, 1e-300, 2e-300], [-1.7e308, 0.0, 1.7e308]])
+def test_numbers_as_close_or_as_far_apart_as_floats_can_be_share_the_look_ups(values: list[float]) -> None:
+    """Rows divided by the width of their range overflowed, and the column found no merge."""
+    bounds = pa.array(values)
+    yes, no = (pa.array([each] * len(values)) for each in (True, False))
+    ranges = Statistics(pa.array([10**9] * len(values)), {"a": Ranges(bounds, bounds, yes, no, no)})
+    look_ups = LookUps.of(ranges, ["a"], None)
+    shares = look_ups.extents(look_ups.lower, look_ups.upper).ravel().tolist()
+    assert shares == pytest.approx([1 / len(values)] * len(values))

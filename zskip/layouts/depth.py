@@ -117,6 +117,8 @@ def value_widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.fl
     if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4
         gaps, width = np.diff(np.clip(sortable_numbers(distinct).astype(np.float64), -most, most)), 0.0
+        # Only ratios count, and rows divided by a width of 1e-310 would overflow.
+        gaps = gaps / (gaps.sum() or 1.0)
     else:
         gaps, width = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
     width = max(width, float(gaps.sum()) * _LEAST_SHARE) or 1.0
