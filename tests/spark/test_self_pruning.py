@@ -144,7 +144,7 @@ def test_the_hour_that_comes_twice(spark: SparkSession, tmp_path: Path) -> None:
     start = dt.datetime(2018, 10, 28, 0, 0, tzinfo=dt.UTC)
     moments = [start + dt.timedelta(minutes=10 * n) for n in range(24)]
     built = build_table(tmp_path / "t", pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), files=24)
-    rows = zs.table(spark, Table(built._index.storage, built._index.snapshot))
+    rows = zs.table(spark, Table(built.storage, built.snapshot))
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         for moment in moments:
@@ -253,7 +253,7 @@ def test_hive_partitions_are_real_ones(spark: SparkSession, tmp_path: Path, root
 def test_a_folder_that_changes_is_listed_anew(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"x": list(range(100))})
     built = build_table(tmp_path / "t", rows, files=4, managed=False)
-    found = zs.table(spark, Table(built._index.storage, built._index.snapshot))
+    found = zs.table(spark, Table(built.storage, built.snapshot))
     assert found.where("x = 5").count() == 1
     pq.write_table(pa.table({"x": [5, 500]}), tmp_path / "t" / "part-00003.parquet")
     shutil.copy(tmp_path / "t" / "part-00000.parquet", tmp_path / "t" / "new.parquet")
