@@ -29,6 +29,7 @@ from zskip.parquet import footers
 from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import open_storage
+from zskip.storage.remote import ObjectStorage
 from zskip.tablelog import Index, listed, load
 from zskip.tablelog.commit import commit
 
@@ -176,6 +177,31 @@ def test_a_table_in_an_object_store_is_read_by_ranges() -> None:
     assert found.to_arrow().equals(rows.slice(777, 1))
     assert found.to_duckdb(con).fetchall() == [(777, "x777")]
     assert sql("SELECT s FROM 'memory://engines-test' WHERE a IN (3, 777)", con).fetchall() == [("x3",), ("x777",)]
+
+
+def test_a_store_that_loses_the_connection_is_named_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"id": range(1000), "text": ["a"] * 1000})
+    table = zskip.write(rows, "memory://lost-connection/t", by=["id"], rows_per_file=100)
+    read = ObjectStorage.read_range
+
+    def lost(storage: ObjectStorage, path: str, start: int, length: int) -> bytes:
+        if "_zskip" not in path:
+            raise ConnectionResetError("the connection was lost")
+        return read(storage, path, start, length)
+
+    monkeypatch.setattr(ObjectStorage, "read_range", lost)
+    where, whole = "text <> 'b' AND id <> 77", f"SELECT max(id) FROM '{table.uri}' WHERE text <> 'b'"
+    for act in (
+        table.plan(where).count,
+        table.plan(where).to_arrow,
+        lambda: table.delete("id = 77"),
+        lambda: sql(whole),
+    ):
+        with pytest.raises(
+            OSError, match="from memory://lost-connection/t: ConnectionResetError: the connection"
+        ) as error:
+            act()
+        assert "Traceback" not in str(error.value)
 
 
 def test_a_folder_of_others_is_listed_and_what_is_new_is_read(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
     """Raise `TableNotFound` for missing files and `CorruptFile` for a damaged one in place of an engine's error.
 
     If every file can be read on its own, the engine's error is raised with a note that names the files. An interrupt is
-    raised as `KeyboardInterrupt`.
+    raised as `KeyboardInterrupt`, and what a store raised while DuckDB read from it as `OSError`.
     """
     import duckdb
 
@@ -70,6 +70,9 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
         for scan in scans:
             if message := _gone(scan):
                 raise TableNotFound(message) from error
+        if cause := _cause_of_a_failed_read(error):
+            where = ", ".join(sorted({scan.storage.uri for scan in scans}))
+            raise OSError(f"A file could not be read from {where}: {cause}") from error
         if _TOO_FAR in str(error):
             fields = [field for scan in scans for field in scan.schema.arrow]
             for field in fields:
@@ -85,6 +88,13 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
                     raise CorruptFile(message) from error
             error.add_note("It came of reading " + ", ".join(paths[:_NAMED]) + " …" * (len(paths) > _NAMED))
         raise
+
+
+def _cause_of_a_failed_read(error: Exception) -> str | None:
+    """What a file system in Python raised, of which DuckDB gives the whole traceback as its message; else None."""
+    _, traceback, rest = str(error).partition("Traceback (most recent call last):")
+    lines = [line for line in rest.splitlines() if line[:1].strip()]  # those of the calls are indented
+    return lines[0] if traceback and lines else None
 
 
 def _of_files() -> tuple[type[Exception], ...]:
