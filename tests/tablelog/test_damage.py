@@ -225,7 +225,7 @@ def is_refused(folder: Path, entry: Any) -> bool:
     try:
         newest = zskip.open(folder)
         assert newest.plan("n >= 0").count() == newest.to_arrow().num_rows == rows
-    except DamagedIndex:
+    except (DamagedIndex, TableNotFound):  # the latter if the entry names a file that is not there
         return True
     return refused
 
