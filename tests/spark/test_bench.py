@@ -24,7 +24,7 @@ def table(tmp_path: Path) -> Any:
     numbers = np.random.default_rng(3).permutation(4000)
     rows = pa.table({"a": numbers // 4, "b": numbers % 50})
     index = build_table(tmp_path / "conn", rows, by="a", files=20)
-    return SimpleNamespace(index=index, uri=index.storage.uri, version=1)
+    return SimpleNamespace(_index=index, uri=index.storage.uri, version=1)
 
 
 @pytest.mark.usefixtures("spark")

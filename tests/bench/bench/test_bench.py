@@ -24,7 +24,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     numbers = np.random.default_rng(3).permutation(4000)
     rows = pa.table({"a": numbers // 4, "b": numbers % 50})
     index = build_table(tmp_path_factory.mktemp("bench") / "conn", rows, by="a", files=20)
-    return SimpleNamespace(index=index, uri=index.storage.uri, version=1)
+    return SimpleNamespace(_index=index, uri=index.storage.uri, version=1)
 
 
 def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
