@@ -204,6 +204,13 @@ def test_a_store_that_loses_the_connection_is_named_without_a_traceback(monkeypa
         assert "Traceback" not in str(error.value)
 
 
+def test_a_value_that_reads_like_a_traceback_is_no_failure_of_the_store(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "line": ["Traceback (most recent call last):\nKeyError: 'a'"]})
+    table = zskip.write(rows, tmp_path / "t", by="id")
+    with pytest.raises(duckdb.ConversionException, match="Could not convert string"):
+        table.plan("CAST(line AS INTEGER) > id").to_arrow()
+
+
 def test_a_folder_of_others_is_listed_and_what_is_new_is_read(tmp_path: Path) -> None:
     index = build_table(tmp_path / "t", pa.table({"a": range(40)}), files=4, managed=False)
     folder = tmp_path / "t"

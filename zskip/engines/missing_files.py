@@ -91,10 +91,14 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
 
 
 def _cause_of_a_failed_read(error: Exception) -> str | None:
-    """What a file system in Python raised, of which DuckDB gives the whole traceback as its message; else None."""
-    _, traceback, rest = str(error).partition("Traceback (most recent call last):")
-    lines = [line for line in rest.splitlines() if line[:1].strip()]  # those of the calls are indented
-    return lines[0] if traceback and lines else None
+    """What a file system in Python raised, of which DuckDB gives the whole traceback as its message; else None.
+
+    A message that only quotes such a text, as of a cast that fails on a line of a log, begins otherwise.
+    """
+    first, *lines = str(error).splitlines() or [""]
+    if first != "Traceback (most recent call last):":
+        return None
+    return next((line for line in lines if line[:1].strip()), None)  # the lines of the calls are indented
 
 
 def _of_files() -> tuple[type[Exception], ...]:
