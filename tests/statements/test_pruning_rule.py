@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 import zskip
 from zskip.plan.survivors import FEW_FILES
 from zskip.statements.duckdb import pruning_rule
+from zskip.storage.local import LocalStorage
 
 FILES, ROWS = 4, 50
 # Each file has its own range of "day"; "same" has the same values in all of them.
@@ -130,3 +132,22 @@ def test_more_files_than_few_are_explained(folder: Path, monkeypatch: pytest.Mon
 def test_a_table_without_a_file_has_nothing_to_skip(folder: Path, tmp_path: Path) -> None:
     zskip.write(_DATA.slice(0, 0), tmp_path / "t", by="day")
     assert zskip.sql(f"SELECT * FROM '{tmp_path}/t' WHERE day % 3 = 2", _connection()).fetchall() == []
+
+
+@pytest.mark.parametrize("column", ["same", "day"], ids=["read whole", "explained"])
+def test_a_folder_that_is_named_twice_is_listed_once(
+    folder: Path, column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing, listings = LocalStorage.list, []
+
+    def counted(storage: LocalStorage, *given: Any, **named: Any) -> Any:
+        listings.append(given)
+        return listing(storage, *given, **named)
+
+    def listings_of(tables: str) -> int:
+        listings.clear()
+        zskip.sql(f"SELECT count(a.{column}) FROM {tables} WHERE a.{column} >= a.{column}").fetchall()
+        return len(listings)
+
+    monkeypatch.setattr(LocalStorage, "list", counted)
+    assert listings_of(f"'{folder}' a") == listings_of(f"'{folder}' a JOIN '{folder}' b USING ({column})") == 1

@@ -24,7 +24,7 @@ from zskip.statements.aggregates import Aggregates, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.parsed_statements import Parsed
-from zskip.statements.duckdb.pruning_rule import PrunedTable, remember_gain
+from zskip.statements.duckdb.pruning_rule import PrunedTable, changes_of, remember_gain
 from zskip.statements.duckdb.session import schema_of, session_of
 from zskip.statements.duckdb.stubs import (
     Stub,
@@ -39,7 +39,6 @@ from zskip.statements.duckdb.table_places import Place, default_alias, edited, e
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys
 from zskip.statements.plan_tree import Node, Scan, StubColumns
-from zskip.tablelog import listed
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,7 +85,7 @@ def pruned_tables(
     text, found = parsed.statement.query, parsed.found
     rules = _rules(parsed, con, params, begun)
     tables, complete, types = [], [], []
-    changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
+    changes = changes_of(parsed, freshness)
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, schema_of(index, con), lambda: session_of(con))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from zskip.statements.aggregates import IndexRows
-    from zskip.tablelog import Index
+    from zskip.tablelog import Changes, Index
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
 FILE_POSITION = "file_index"
@@ -68,10 +68,15 @@ class PrunedTable:
         return self.index_rows is not None or len(self.survivors) < self.survivors.total_files
 
 
+def changes_of(parsed: Parsed, freshness: str) -> dict[Index, Changes | None]:
+    """What has changed in each table's folder since it was indexed. A table that is named twice is listed once."""
+    return {index: listed(index) if freshness == "list" else None for index in {index for _, index in parsed.found}}
+
+
 def whole_tables(parsed: Parsed, freshness: str) -> list[PrunedTable]:
     """The tables of a statement that is not pruned, in textual order."""
     only_named = parsed.settled and parsed.places.only_named
-    changes = {index: listed(index) if freshness == "list" else None for _, index in parsed.found}
+    changes = changes_of(parsed, freshness)
     return [
         PrunedTable(Survivors.of_all(index, changes[index] or None), None, (), only_named=only_named)
         for _, index in parsed.found
