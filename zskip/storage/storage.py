@@ -188,4 +188,5 @@ def unsafe_paths(paths: pa.StringArray) -> list[str]:
     """The paths that `table_path` refuses."""
     if len(paths) <= _FEW:  # Arrow takes longer to compile the pattern than to match few paths
         return [path for path in paths.to_pylist() if re.search(_UNSAFE, path)]
-    return paths.filter(pc.match_substring_regex(paths, _UNSAFE)).to_pylist()  # type: ignore[no-any-return]
+    found: list[str] = paths.filter(pc.match_substring_regex(paths, _UNSAFE)).to_pylist()
+    return found
