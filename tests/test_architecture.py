@@ -213,21 +213,27 @@ def test_import_is_light(record_property: pytest.RecordProperty) -> None:
     record_property("import_time_against_pyarrow", round(facts["zskip"] / facts["arrow"], 2))
 
 
-FIRST_LOOK_UP = """
-import sys
-import zskip
-assert zskip.sql(f"FROM '{sys.argv[1]}' WHERE a = 7").fetchall() == [(7,)]
-print([name for name in ("sqlglot", "pandas", "pyarrow.compute", "zskip.pruning") if name in sys.modules])
-"""
+FIRST_CALLS = {
+    "zskip.open(sys.argv[1])": ("sqlglot", "pandas", "duckdb", "zskip.pruning", "zskip.writer.compaction"),
+    "zskip.sql(f\"FROM '{sys.argv[1]}' WHERE a = 7\").fetchall()": (
+        "sqlglot",
+        "pandas",
+        "pyarrow.compute",
+        "zskip.pruning",
+    ),
+}
+"""What the first call of a process does not load, over a table of few files."""
 
 
-def test_a_first_look_up_in_few_files_loads_neither_pruning_nor_pandas(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", FIRST_CALLS)
+def test_a_first_call_loads_what_it_needs(call: str, tmp_path: Path) -> None:
     import pyarrow as pa
 
     import zskip
 
     zskip.write(pa.table({"a": range(100)}), tmp_path / "t", by="a", files=10)
-    command = [sys.executable, "-c", FIRST_LOOK_UP, str(tmp_path / "t")]
+    code = f"import sys, zskip\n{call}\nprint([name for name in {FIRST_CALLS[call]} if name in sys.modules])"
+    command = [sys.executable, "-c", code, str(tmp_path / "t")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import table_formats, tablelog, writer
-from zskip.binder.bind_condition import Condition
 from zskip.core.option_checks import Progress, bytes_of, check_options, unreported
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.binder.bind_condition import Condition
     from zskip.core.receipts import Clustered, Repaired
     from zskip.writer.options import Resources
     from zskip.writer.workload_input import Workload

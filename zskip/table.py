@@ -20,8 +20,6 @@ import pyarrow.compute as pc
 
 from zskip import plan as planning
 from zskip import table_formats, tablelog, writer
-from zskip.binder import Parameters
-from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, require_output, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.binder import Parameters
+    from zskip.binder.bind_condition import Condition
     from zskip.core.receipts import (
         Adopted,
         Appended,
@@ -191,7 +191,11 @@ class Table:
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         schema = self._index.snapshot.schema
-        bound = None if predicate is None else bind_condition(predicate, schema, dialect, timezone, params)
+        bound = None
+        if predicate is not None:
+            from zskip.binder.bind_condition import bind_condition
+
+            bound = bind_condition(predicate, schema, dialect, timezone, params)
         changed = tablelog.listed(self._index) if freshness == "list" else None
         return planning.find_survivors(self._index, bound, changes=changed)
 
@@ -392,6 +396,8 @@ class Table:
         a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options as for `append`. Raises
         `SqlError`, `CommitConflict`, `CorruptFile`.
         """
+        from zskip.binder.bind_condition import bind_with_complement
+
         check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
         given = writer.resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
         backend = writer.backend_of(session)
@@ -865,6 +871,7 @@ class Table:
         """
         check_options(columns=columns, alternatives=alternatives)
         target = require_output(path)
+        from zskip.binder.bind_condition import bind_condition
         from zskip.inspect import explore
 
         predicate = None if where is None else bind_condition(where, self._index.snapshot.schema, "duckdb", "UTC", None)
