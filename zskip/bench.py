@@ -8,17 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
-from zskip import layouts
 from zskip.binder import bind
-from zskip.binder.workload_sql import is_query, named_tables, table_query, translated
+from zskip.binder.workload_sql import is_query, named_tables, translated
 from zskip.core.late_loading import engine
-from zskip.engines.duckdb.relation import planned_scan
-from zskip.errors import InvalidOption, ZskipError, nearest
-from zskip.layouts import LAYOUTS
-from zskip.plan import Share, find_survivors
+from zskip.errors import InvalidOption, ZskipError
+from zskip.plan import Share
 from zskip.plan.planner import plan
 from zskip.statements.duckdb.statement import rewrite
 from zskip.tablelog import Index
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     from zskip.table import Table
 
 
-__all__ = ["LayoutScore", "Report", "Timing", "bench"]
+__all__ = ["Report", "Timing", "bench"]
 
 
 def bench(
@@ -37,7 +31,6 @@ def bench(
     queries: Sequence[str],
     *,
     runs: int = 5,
-    layouts: Sequence[str] | None = None,
     spark: bool = False,
     before: Table | None = None,
 ) -> Report:
@@ -45,8 +38,6 @@ def bench(
 
     ``queries``: predicates, or statements that name the table by its quoted path, by its folder's name, or by any name
     if it is the only table, as in a workload for `Table.advise` · ``runs``: of each query; times are medians ·
-    ``layouts``: layouts to compare on a sample with these queries as the workload, with two-fold cross-validation:
-    fitted to every other query and scored on the rest ·
     ``spark``: run each query on Spark too; statements are translated to Spark's SQL · ``before``: the table as it was,
     which runs the same queries: the report says what each gained or lost in bytes and time.
     Raises `InvalidOption`, what planning raises, and `ZskipError` where the two results differ in their row counts.
@@ -55,9 +46,6 @@ def bench(
 
     if runs < 1 or not queries:
         raise InvalidOption("bench needs one query and one run at least.")
-    for name in layouts or ():
-        if name not in LAYOUTS:
-            raise InvalidOption(f'There is no layout "{name}".{nearest(name, LAYOUTS)}')
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     index = table._index
@@ -69,8 +57,7 @@ def bench(
         older = tuple(timing(before._index, con, query, runs, session, known) for query in queries)
         earlier = Report(before.uri, before.version, runs, older)
     con.execute("RESET TimeZone")
-    scores, held_out = compare(index, con, queries, layouts) if layouts else ((), False)
-    return Report(table.uri, table.version, runs, timings, scores, held_out, earlier)
+    return Report(table.uri, table.version, runs, timings, earlier)
 
 
 # Time a query through zskip and over all files.
@@ -190,62 +177,6 @@ def _computed(rows: Any) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-# Compare layouts on a sample of a table's rows, with a user's queries as the workload.
-
-_SAMPLE_ROWS = 200_000
-
-
-def compare(
-    index: Index, con: duckdb.DuckDBPyConnection, queries: Sequence[str], names: Sequence[str]
-) -> tuple[tuple[LayoutScore, ...], bool]:
-    """The scores of the layouts, for as many files as the table has, best first; and whether queries were held out.
-
-    Layouts are fitted to every other query and scored on the rest, then the other way round; a single query serves
-    both. Rows are held out in the same way.
-    """
-    schema = index.snapshot.schema
-    workload = [text for query in queries if table_query(text := _condition_or_select(index, query), schema)]
-    if not workload:
-        raise InvalidOption("There is nothing to compare layouts by: no query has a condition on the table.")
-    held_out = len(workload) > 1
-    folds = [(workload[::2], workload[1::2]), (workload[1::2], workload[::2])] if held_out else [(workload, workload)]
-    sample = _sample(index, con)
-    rows = np.arange(sample.num_rows)
-    halves = sample.take(rows[::2]), sample.take(rows[1::2])
-    scores = [_score(name, index, halves, folds) for name in dict.fromkeys(names)]
-    return tuple(sorted(scores, key=lambda one: (-one.bytes, -one.rows, -one.files))), held_out
-
-
-def _condition_or_select(index: Index, query: str) -> str:
-    return translated(query, tables_of(index, query), "zskip_bench", into="duckdb") if is_query(query) else query
-
-
-def _score(
-    name: str, index: Index, halves: tuple[pa.Table, pa.Table], folds: Sequence[tuple[Sequence[str], Sequence[str]]]
-) -> LayoutScore:
-    record, files = index.snapshot.layout, max(1, len(index))
-    by = list(record.columns) if record is not None else None
-    fitted_rows, judged_rows = halves
-    total = index.snapshot.totals.rows or fitted_rows.num_rows
-    seconds = 0.0
-    read: list[layouts.Share] = []
-    for fitted_to, judged_by in folds:
-        start = time.perf_counter()
-        assignment = layouts.fit(fitted_rows, by, layout=name, files=files, workload=fitted_to, total_rows=total)
-        seconds += time.perf_counter() - start
-        read += layouts.score(judged_rows, assignment, by, workload=judged_by).queries
-    bytes_, rows, opened = (
-        1 - float(np.mean(shares)) for shares in zip(*((one.bytes, one.rows, one.files) for one in read), strict=True)
-    )
-    return LayoutScore(name, bytes_, rows, opened, seconds / len(folds))
-
-
-def _sample(index: Index, con: duckdb.DuckDBPyConnection) -> pa.Table:
-    scan = planned_scan(find_survivors(index, None).scan, con, None)
-    sampling = f"FROM ({scan.sql}) USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS) REPEATABLE (1)"
-    return con.sql(sampling, params=dict(scan.parameters)).to_arrow_table().cast(index.snapshot.schema.arrow)
-
-
 # Measure the median duration of a function.
 
 
@@ -297,34 +228,16 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutScore:
-    """The shares of bytes, rows and files, from 0 to 1, that a layout skips, averaged over the queries.
-
-    Bytes are those of the columns that a query reads, uncompressed.
-    """
-
-    layout: str
-    bytes: float
-    rows: float
-    files: float
-    fit_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The results of `bench`; its text is a table.
 
-    ``layouts``: sorted by skipped bytes, the best first · ``held_out``: each query was scored on layouts that were not
-    fitted to it; with a single query, layouts are fitted to and scored on the same one · ``before``: the same queries
-    on the table as it was.
+    ``before``: the same queries on the table as it was.
     """
 
     table: str
     version: int
     runs: int
     timings: tuple[Timing, ...]
-    layouts: tuple[LayoutScore, ...] = ()
-    held_out: bool = False
     before: Report | None = None
 
     @property
@@ -351,14 +264,6 @@ class Report:
                 )
         if self.too_small:
             lines.append(TOO_SMALL)
-        if self.layouts:
-            judged = "queries that they were not fitted to" if self.held_out else "the query that they were fitted to"
-            lines += ["", f"layouts fitted to a sample of the rows, by what they skip of other rows, for {judged}:"]
-            lines.append(f"{'layout':<10} {'bytes':>8} {'rows':>8} {'files':>8} {'to fit':>9}")
-            lines += [
-                f"{one.layout:<10} {one.bytes:>8.2%} {one.rows:>8.2%} {one.files:>8.2%} {_time(one.fit_seconds)}"
-                for one in self.layouts
-            ]
         if self.before is not None:
             lines += ["", *self._gains(self.before)]
         return "\n".join(lines)

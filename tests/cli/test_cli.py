@@ -290,19 +290,6 @@ def test_plot_draws_boxes_and_depths(flights: Path, tmp_path: Path, capsys: pyte
     assert "units that a look-up reads" in depth.read_text(encoding="utf-8")
 
 
-def test_bench_compares_layouts_by_the_queries(
-    flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queries = tmp_path / "queries.sql"
-    queries.write_text("distance < 100;\nSELECT count(*) FROM flights WHERE distance BETWEEN 500 AND 520;\n")
-    answer = facts(capsys, "bench", str(flights), "--queries", str(queries), "--runs", "1", "--layouts", "linear,tree")
-    assert answer["held_out"] is True
-    found: list[dict[str, float]] = answer["layouts"]  # type: ignore[assignment]  # JSON
-    assert [one["layout"] for one in found] == ["tree", "linear"]  # the best first; a linear one serves dates alone
-    assert found[0]["bytes"] > found[1]["bytes"] >= 0
-    assert all(0 <= one[share] <= 1 for one in found for share in ("bytes", "rows", "files"))
-
-
 def test_info_prints_columns_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`dep_time` stood there as `dep time`, which no query finds."""
     rows = pa.table({"dep_time": range(100), "tail_num": [str(n) for n in range(100)]})

@@ -203,7 +203,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         default="bytes",
     ),
     "--runs": _value("how often each query runs (5)", "N", int, default=5),
-    "--layouts": _value("compare layouts, fitted to these queries and scored on a sample of the table", "A,B", names),
     "--spark": _flag("run on Spark as well"),
     "--before": _value("an earlier copy of the table: show each query's gain or loss", "PATH"),
     "--before-version": _value("the same for an older version of the table", "N", int),

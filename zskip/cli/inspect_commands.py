@@ -70,7 +70,7 @@ def add_commands(commands: Commands) -> None:
         "bench",
         bench,
         "compare queries through zskip with the same queries through a plain scan",
-        "path --queries! --runs --layouts --spark --before --before-version",
+        "path --queries! --runs --spark --before --before-version",
         "zskip bench lake/conn --queries queries.sql",
     )
     add_command(
@@ -142,9 +142,7 @@ def bench(given: argparse.Namespace) -> None:
         store = given_options(given, "storage_options")
         before = api.open(given.before or given.path, version=given.before_version, **store)
     with working(f"running each query {given.runs} times each way"):
-        report = bench.bench(
-            table, statements(given.queries), runs=given.runs, layouts=given.layouts, spark=given.spark, before=before
-        )
+        report = bench.bench(table, statements(given.queries), runs=given.runs, spark=given.spark, before=before)
     if given.json:
         print_json(report)
     else:

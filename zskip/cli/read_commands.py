@@ -290,7 +290,6 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
     if not table._index.snapshot.dimensions:
         return {}
     from zskip.table_formats.locate import stale_by_dimension
-    from zskip.tablelog import Index
 
     found = [
         {
@@ -300,7 +299,7 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
             "attributes": each.attributes.names,
             "stale_files": stale,
         }
-        for each, stale in stale_by_dimension(Index(table._index.storage, table._index.snapshot)).items()
+        for each, stale in stale_by_dimension(table._index).items()
     ]
     return {"dimensions": found}
 

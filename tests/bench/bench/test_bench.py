@@ -47,7 +47,7 @@ def test_the_only_name_in_a_statement_is_the_table(table: Any) -> None:
         "WITH few AS (FROM flows WHERE a < 5) SELECT count(*) FROM few",
         "SELECT count(*) FROM x JOIN x y USING (a) WHERE a = 7",
     ]
-    report = bench(table, queries, runs=1, layouts=["linear"])
+    report = bench(table, queries, runs=1)
     assert [one.files for one in report.timings] == [(1, 20), (1, 20), (2, 40)]  # USING narrows both sides
     with pytest.raises(InvalidOption, match="reads no zskip table"):
         bench(table, ["SELECT * FROM one JOIN two USING (a)"], runs=1)
@@ -55,36 +55,11 @@ def test_the_only_name_in_a_statement_is_the_table(table: Any) -> None:
         bench(table, ['SELECT * FROM "some folder"'], runs=1)
 
 
-def test_layouts_are_fitted_to_queries_and_judged_by_others(table: Any) -> None:
-    """Of look-ups on two columns a linear layout serves one; what fits the others serves those that it did not see."""
-    asked = ["a = 3", "SELECT a FROM conn WHERE a = 700", "FROM conn WHERE conn.b = 20", "b BETWEEN 30 AND 31"]
-    report = bench(table, asked, runs=1, layouts=["linear", "tiles", "tree", "linear"])
-    assert report.held_out
-    assert sorted(one.layout for one in report.layouts) == ["linear", "tiles", "tree"]
-    assert [one.bytes for one in report.layouts] == sorted((one.bytes for one in report.layouts), reverse=True)
-    linear = next(one for one in report.layouts if one.layout == "linear")
-    best = report.layouts[0]
-    assert linear.bytes < 0.6 < best.bytes < 1
-    assert 0.6 < best.files < 1
-    assert 0.6 < best.rows < 1
-    assert f"{best.bytes:.2%}" in str(report)
-    assert "not fitted to" in str(report)
-    stored = json.loads(json.dumps(dataclasses.asdict(report)))
-    assert stored["layouts"][0].keys() == {"layout", "bytes", "rows", "files", "fit_seconds"}
-    alone = bench(table, ["a = 7"], runs=1, layouts=["linear"])
-    assert not alone.held_out
-    assert alone.layouts[0].rows > 0.9
-    with pytest.raises(InvalidOption, match="nothing to compare layouts by"):
-        bench(table, ["SELECT count(*) FROM conn"], runs=1, layouts=["linear"])
-
-
 def test_a_bench_without_a_query_or_a_table_says_so(table: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption):
         bench(table, [])
     with pytest.raises(InvalidOption, match="reads no zskip table"):
         bench(table, ["SELECT 1"])
-    with pytest.raises(InvalidOption, match=r'"tilez".*"tiles"'):
-        bench(table, ["SELECT 1"], layouts=["tilez"])
 
 
 def test_a_statement_that_does_not_parse_is_underlined(table: Any) -> None:
