@@ -35,8 +35,9 @@ from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.stats import DataFiles, collect
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import Index, load
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 ROWS_PER_FILE = 200
 WIDTH = 5

@@ -26,8 +26,9 @@ from zskip.errors import ZskipError
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog import Index, load
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 FILES = 10_000
 SECONDS, MEGABYTES = 0.5, 200

@@ -35,8 +35,9 @@ from zskip.core.schema import Schema
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog import Index, load
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 BLOCK = 64
 """Files stand in square blocks, as a layout that clusters by two columns orders them."""

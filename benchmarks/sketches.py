@@ -34,14 +34,15 @@ from zskip.core.schema import Schema
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import Index, SketchRecord, load
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
 from zskip.tablelog.sketches import SKETCHES, SketchName
 from zskip.tablelog.sketches.hashing import hashes
 from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Run, write_segment
-from zskip.tablelog.snapshot import SegmentRecord
+from zskip.tablelog.snapshot import SegmentRecord, SketchRecord
 
 ROWS_PER_FILE = 2000
 LOOK_UPS = 50

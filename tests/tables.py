@@ -16,8 +16,8 @@ from zskip.plan import Plan
 from zskip.plan.planner import plan
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
-from zskip.tablelog import Index
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
 
 
 def build_table(

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pytest
 
 import zskip
-from zskip import writer
 from zskip.cli.main import main
 from zskip.errors import InvalidOption
 from zskip.tablelog import query_log
@@ -143,7 +142,7 @@ def test_a_new_layout_is_written_by_the_session_and_within_the_time(
 
     session = object()
     of_session = {session: replace(LOCAL, write=write), None: LOCAL}
-    monkeypatch.setattr(writer, "backend_of", lambda session, source=None: of_session[session])
+    monkeypatch.setattr("zskip.writer.backend.backend_of", lambda session, source=None: of_session[session])
     unjudged = table.tend(recluster=True, max_seconds=0, session=session).steps[0]
     assert (unjudged.done, unjudged.left) == ("was not judged", "the time was over")
 

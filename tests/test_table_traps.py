@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict
 from zskip.parquet import footers
@@ -57,7 +56,7 @@ def wrong(table: zskip.Table, predicate: str, expected: list[int]) -> list[str]:
 
 
 def never_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tablelog, "listed", lambda index: None)
+    patch.setattr("zskip.table.listed", lambda index: None)
 
 
 def whole_seconds(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 import numpy as np
 import pyarrow as pa
 
-from zskip import table_formats, tablelog, writer
 from zskip.core.option_checks import Progress, bytes_of, check_options, unreported
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
@@ -21,7 +20,9 @@ from zskip.plan import Plan
 from zskip.storage import Storage, open_storage
 from zskip.storage.opening import is_in_store
 from zskip.table import Table, require_version
-from zskip.tablelog import CACHE_BYTES
+from zskip.table_formats.own_tables import own_snapshot
+from zskip.tablelog.index import CACHE_BYTES
+from zskip.tablelog.log import load, newest
 from zskip.tablelog.runs import runs_of
 from zskip.tablelog.sketches import named_sketches
 from zskip.tablelog.table_folders import refuse_folder
@@ -91,12 +92,18 @@ def write(
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
     """
+    from zskip.writer.append import append, create
+    from zskip.writer.backend import backend_of
+    from zskip.writer.options import WriteOptions
+    from zskip.writer.star import given_joins
+    from zskip.writer.workload_input import queries_of
+
     if mode not in get_args(Mode):
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
     check_options(target_options=target_options)
     if target_options and is_in_store(path) is False:
         raise InvalidOption("target_options= are for the object store of a table, but its path is local.")
-    options = writer.WriteOptions(
+    options = WriteOptions(
         by=() if by is None else by,
         layout=layout,
         files=files,
@@ -105,7 +112,7 @@ def write(
         row_group_rows=row_group_rows,
         compression=compression,
         weights=weights,
-        workload=None if workload is None else writer.queries_of(workload),
+        workload=None if workload is None else queries_of(workload),
         partition_by=partition_by,
         sketches=sketches or {},
         memory_limit=memory_limit,
@@ -115,9 +122,9 @@ def write(
         progress=progress,
         storage_options=storage_options,
     )
-    backend = writer.backend_of(session, source)
+    backend = backend_of(session, source)
     storage = backend.open_storage(path, options_of_end(path, source, storage_options, target_options))
-    base = tablelog.newest(storage)
+    base = newest(storage)
     if base is not None and not base.managed:
         refuse_folder(storage)
     if base is not None and mode == "error":
@@ -125,14 +132,14 @@ def write(
     if base is None and mode == "error":
         _refuse_others(storage)
     rows = backend.open_rows(source, options_of_end(source, path, storage_options, None))
-    dimensions = writer.given_joins(joins)
+    dimensions = given_joins(joins)
     if base is not None and mode == "append":
         if dimensions:
             raise InvalidOption("An append joins the table's own dimensions; give joins= when you write the table.")
         known = {each.name for each in base.sketches}
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
-        return Table(storage, writer.append.append(storage, base, rows, options, backend=backend)[0])
+        return Table(storage, append(storage, base, rows, options, backend=backend)[0])
     if dimensions and options.workload:
         from zskip.advisor.attribute_workload import star_workload
 
@@ -140,7 +147,7 @@ def write(
             options.workload, dimensions, Path(storage.uri).name, Schema(rows.schema), storage_options
         )
         options = replace(options, workload=queries)
-    return Table(storage, writer.append.create(storage, base, rows, options, backend, joins=dimensions))
+    return Table(storage, create(storage, base, rows, options, backend, joins=dimensions))
 
 
 def _refuse_others(storage: Storage) -> None:
@@ -192,12 +199,16 @@ def index(
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
+    from zskip.tablelog.indexing import index_files
+    from zskip.writer.options import WriteOptions
+    from zskip.writer.sketching import complete_sketches
+
     check_options(
         schema=schema, statistics=statistics, deep=deep, sketches=sketches, threads=threads, progress=progress
     )
     storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
-    snapshot = tablelog.index_files(
+    snapshot = index_files(
         storage,
         schema=given,
         statistics=statistics,
@@ -208,7 +219,7 @@ def index(
     )
     if sketches:
         names = named_sketches(sketches, snapshot.schema)
-        snapshot = writer.complete_sketches(storage, snapshot, writer.WriteOptions(threads=threads), names)[0]
+        snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
     return Table(storage, snapshot)
 
 
@@ -242,14 +253,18 @@ def open(
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
     moment = _moment(as_of)
     if session is None:
-        own = table_formats.own_snapshot(path, version, moment, storage_options)
+        own = own_snapshot(path, version, moment, storage_options)
         if own is not None:
             return Table(*own, most)
-        source = table_formats.source_of(path, version, moment, storage_options, deep)
+        from zskip.table_formats.locate import source_of
+
+        source = source_of(path, version, moment, storage_options, deep)
         if source is not None:
             return Table._of_source(source, most)
-    storage = writer.backend_of(session).open_storage(cast("str", path), storage_options)
-    return Table(storage, tablelog.load(storage, None if version is None else require_version(version), moment), most)
+    from zskip.writer.backend import backend_of
+
+    storage = backend_of(session).open_storage(cast("str", path), storage_options)
+    return Table(storage, load(storage, None if version is None else require_version(version), moment), most)
 
 
 open_table = open  # used in this module, where `open` would look like Python's own
@@ -266,8 +281,10 @@ def attach(
     Otherwise, each user has an index in the cache folder. The readers and vacuums of both formats ignore such folders.
     ``deep``: as for `open`, for all users of the table. Raises `InvalidOption` for a zskip table.
     """
+    from zskip.table_formats.locate import attach
+
     check_options(deep=deep)
-    return Table._of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
+    return Table._of_source(attach(path, deep=deep, storage_options=storage_options))
 
 
 def cluster(
@@ -306,30 +323,35 @@ def cluster(
     Raises `UnsupportedFormat` for a table that the format's library cannot write, and `CommitConflict` if others
     changed the same files in the meantime; then nothing is changed.
     """
+    from zskip.table_formats.locate import source_of
+    from zskip.writer.compaction.cluster import cluster, cluster_folder, cluster_table
+    from zskip.writer.options import resources_of
+    from zskip.writer.workload_input import queries_of
+
     check_options(full=full, dry_run=dry_run)
-    source = table_formats.source_of(path, storage_options=storage_options)
+    source = source_of(path, storage_options=storage_options)
     chosen = replace(
-        writer.resources_of(options),
+        resources_of(options),
         by=() if by is None else names_given(by, "by"),
         layout=layout,
         files=files,
         rows_per_file=rows_per_file,
         file_size=file_size,
         weights=weights,
-        workload=None if workload is None else writer.queries_of(workload),
+        workload=None if workload is None else queries_of(workload),
     )
     most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
     if source is None:
         storage = open_storage(cast("str", path), storage_options)
-        base = tablelog.newest(storage)
+        base = newest(storage)
         if where is not None:
             raise InvalidOption("where= chooses files of a Delta or Iceberg table: leave it out.")
         if base is not None and base.managed:
-            return writer.cluster_table(storage, base, chosen, max_bytes=most, full=full, dry_run=dry_run)
+            return cluster_table(storage, base, chosen, max_bytes=most, full=full, dry_run=dry_run)
         if most is not None:
             raise InvalidOption("A folder of Parquet is laid out as a whole: leave out max_bytes=.")
-        return writer.cluster_folder(storage, chosen, dry_run=dry_run)
-    return writer.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
+        return cluster_folder(storage, chosen, dry_run=dry_run)
+    return cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 
 def read(
@@ -371,12 +393,16 @@ def repair(
 
     Raises `DamagedIndex`, with the reason, if the loss cannot be repaired; then nothing is changed.
     """
+    from zskip.tablelog.repair import repair
+    from zskip.writer.options import WriteOptions
+    from zskip.writer.sketching import complete_sketches
+
     check_options(go_back=go_back, threads=threads)
     storage = open_storage(path, storage_options)
-    snapshot, repaired = tablelog.repair.repair(storage, go_back=go_back, threads=threads)
+    snapshot, repaired = repair(storage, go_back=go_back, threads=threads)
     if not snapshot.sketches:
         return repaired
-    snapshot, segments = writer.complete_sketches(storage, snapshot, writer.WriteOptions(threads=threads), repair=True)
+    snapshot, segments = complete_sketches(storage, snapshot, WriteOptions(threads=threads), repair=True)
     return replace(repaired, version=snapshot.version, parts=(*repaired.parts, *segments))
 
 
@@ -397,24 +423,30 @@ def advise(
     100 by default · ``weigh``, ``joins`` and ``progress``: as for `Table.advise`. For the path of a table, the result
     is that of `Table.advise`. Raises `InvalidOption`, `SqlError`.
     """
+    from zskip.table_formats.locate import source_of
+    from zskip.writer.open_source import open_source
+    from zskip.writer.row_sample import RowSample
+    from zskip.writer.star import given_joins
+    from zskip.writer.workload_input import file_of, queries_of
+
     check_options(files=files, seed=seed, progress=progress)
-    queries = writer.queries_of(workload)
+    queries = queries_of(workload)
     if isinstance(source, str | os.PathLike):
-        found = table_formats.source_of(source, storage_options=storage_options)
+        found = source_of(source, storage_options=storage_options)
         if found is not None:
             return Table._of_source(found).advise(
                 workload, files=files, weigh=weigh, joins=joins, seed=seed, progress=progress
             )
         storage = open_storage(source, storage_options)
-        newest = tablelog.newest(storage)
-        if newest is not None:
-            table = Table(storage, newest)
+        base = newest(storage)
+        if base is not None:
+            table = Table(storage, base)
             return table.advise(workload, files=files, weigh=weigh, joins=joins, seed=seed, progress=progress)
     from zskip import advisor
     from zskip.advisor.attribute_workload import with_attributes
 
-    sample, total, started = writer.RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
-    for part in writer.open_source.open_source(source, storage_options).parts(None):
+    sample, total, started = RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
+    for part in open_source(source, storage_options).parts(None):
         rows = part()
         sample.add(rows, total)
         total += rows.num_rows
@@ -424,7 +456,7 @@ def advise(
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    if dimensions := writer.given_joins(joins):
+    if dimensions := given_joins(joins):
         queries, found = with_attributes(queries, found, dimensions, Path(name).name, storage_options)
     return advisor.advise(
         found,
@@ -434,7 +466,7 @@ def advise(
         weigh=weigh,
         read_seconds=time.perf_counter() - started,
         source=str(name),
-        workload_file=writer.file_of(workload),
+        workload_file=file_of(workload),
         joins=dimensions,
         progress=progress,
     )
@@ -449,6 +481,8 @@ def logged_queries(
     storage_options: Mapping[str, Any] | None = None,
 ) -> LoggedQueries:
     """As `Table.logged_queries`, for a table or for any source of `write`."""
+    from zskip.writer.open_source import open_source
+
     if isinstance(source, str | os.PathLike):
         try:
             table = open_table(source, storage_options=storage_options)
@@ -456,7 +490,7 @@ def logged_queries(
             pass
         else:
             return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
-    schema = Schema(writer.open_source.open_source(source, storage_options).schema)
+    schema = Schema(open_source(source, storage_options).schema)
     address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
     from zskip.advisor.query_logs import queries_of_log
 

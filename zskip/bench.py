@@ -15,7 +15,7 @@ from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Share
 from zskip.plan.planner import plan
 from zskip.statements.duckdb.statement import rewrite
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 if TYPE_CHECKING:
     import duckdb

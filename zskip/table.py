@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import plan as planning
-from zskip import table_formats, tablelog, writer
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, require_output, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
@@ -29,8 +28,13 @@ from zskip.language.tree import Cause
 from zskip.plan import Plan, Survivors
 from zskip.stats import Ranges
 from zskip.storage import Storage
-from zskip.tablelog import CACHE_BYTES, Index, QueryLog, Snapshot
+from zskip.tablelog import log
+from zskip.tablelog.freshness import dropped_files, listed
+from zskip.tablelog.index import CACHE_BYTES, Index
+from zskip.tablelog.query_log import QueryLog
+from zskip.tablelog.runs import naming_vacuums
 from zskip.tablelog.sketches import named_sketches
+from zskip.tablelog.snapshot import Snapshot
 
 # What changes, analyses or draws a table is loaded by the first call that does so.
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ if TYPE_CHECKING:
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
     from zskip.layouts.depth import Clustering
-    from zskip.table_formats import Source
+    from zskip.table_formats.source import Source
     from zskip.writer.backend import Backend
     from zskip.writer.options import Resources, Rewrite, WriteOptions
     from zskip.writer.workload_input import Workload
@@ -104,7 +108,9 @@ class Table:
     @classmethod
     def _of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
         """A table of another format, at the newest version of its log."""
-        index = table_formats.index_of(source, cache_bytes)
+        from zskip.table_formats.locate import index_of
+
+        index = index_of(source, cache_bytes)
         table = cls(index.storage, index.snapshot)
         table._index, table._source = index, source
         return table
@@ -196,7 +202,7 @@ class Table:
             from zskip.binder.bind_condition import bind_condition
 
             bound = bind_condition(predicate, schema, dialect, timezone, params)
-        changed = tablelog.listed(self._index) if freshness == "list" else None
+        changed = listed(self._index) if freshness == "list" else None
         return planning.find_survivors(self._index, bound, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -251,7 +257,7 @@ class Table:
         from zskip.engines.dataset import dataset
 
         index = self._index
-        changed = partial(tablelog.listed, index)
+        changed = partial(listed, index)
         return dataset(lambda predicate: planning.kept_survivors(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
@@ -300,12 +306,16 @@ class Table:
 
         Raises `SchemaMismatch`, which names the column, and the errors of `write`.
         """
-        backend = writer.backend_of(session, source)
+        from zskip.writer.append import append
+        from zskip.writer.backend import backend_of
+        from zskip.writer.options import resources_of
+
+        backend = backend_of(session, source)
         rows = backend.open_rows(source, storage_options)
-        given = writer.resources_of(options, "batch", "session", "storage_options")
+        given = resources_of(options, "batch", "session", "storage_options")
         base = self._newest()
-        with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = writer.append.append(self._storage, base, rows, given, batch, backend)
+        with naming_vacuums(self._storage, base):
+            snapshot, done = append(self._storage, base, rows, given, batch, backend)
         self._move_to(snapshot)
         return done
 
@@ -315,10 +325,13 @@ class Table:
         Columns may be added, as by `append`. A call that was interrupted is finished by the next. Options as for
         `append`. Raises `SchemaMismatch`, which names the column, and `CorruptFile`.
         """
-        given = writer.resources_of(options)
+        from zskip.writer.adopt import adopt
+        from zskip.writer.options import resources_of
+
+        given = resources_of(options)
         base = self._newest()
-        with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = writer.adopt.adopt(self._storage, base, given)
+        with naming_vacuums(self._storage, base):
+            snapshot, done = adopt(self._storage, base, given)
         self._move_to(snapshot)
         return done
 
@@ -343,17 +356,19 @@ class Table:
         `InvalidOption`, which names a key that is NULL or occurs twice, `SchemaMismatch`, `UnknownColumn` and
         `CommitConflict`.
         """
-        rows = writer.open_source.open_source(source, storage_options)
-        given = writer.resources_of(options, "on", "batch", "storage_options")
+        from zskip.writer.open_source import open_source
+        from zskip.writer.options import resources_of
+        from zskip.writer.upsert import upsert, upsert_source
+
+        rows = open_source(source, storage_options)
+        given = resources_of(options, "on", "batch", "storage_options")
         if self._source is not None:
-            self._source, done = writer.upsert.upsert_source(
-                self._source.newest(), rows, names_given(on, "on"), given, batch
-            )
+            self._source, done = upsert_source(self._source.newest(), rows, names_given(on, "on"), given, batch)
             self.refresh()
             return done
         base = self._newest()
-        with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = writer.upsert.upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
+        with naming_vacuums(self._storage, base):
+            snapshot, done = upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
         self._move_to(snapshot)
         return done
 
@@ -366,12 +381,15 @@ class Table:
         its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises the
         errors of `write`, and `CommitConflict`.
         """
-        backend = writer.backend_of(session, source)
+        from zskip.writer.append import changed_options, create
+        from zskip.writer.backend import backend_of
+
+        backend = backend_of(session, source)
         base = self._newest()
         rows = backend.open_rows(source, options.get("storage_options"))
-        with tablelog.naming_vacuums(self._storage, base):
-            chosen = writer.append.changed_options(base, by, options)
-            snapshot = writer.append.create(self._storage, base, rows, chosen, backend)
+        with naming_vacuums(self._storage, base):
+            chosen = changed_options(base, by, options)
+            snapshot = create(self._storage, base, rows, chosen, backend)
         self._move_to(snapshot)
         from zskip.core.receipts import Overwritten
 
@@ -397,22 +415,25 @@ class Table:
         `SqlError`, `CommitConflict`, `CorruptFile`.
         """
         from zskip.binder.bind_condition import bind_with_complement
+        from zskip.writer.backend import backend_of
+        from zskip.writer.delete import delete, would_delete
+        from zskip.writer.options import resources_of
 
         check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
-        given = writer.resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
-        backend = writer.backend_of(session)
+        given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
+        backend = backend_of(session)
         if dry_run:
             base = self._newest()
             matching, _ = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
-            return writer.delete.would_delete(self._storage, base, matching)
+            return would_delete(self._storage, base, matching)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
             try:
-                with tablelog.naming_vacuums(self._storage, base):
-                    snapshot, done = writer.delete.delete(self._storage, base, matching, rest, given, backend)
+                with naming_vacuums(self._storage, base):
+                    snapshot, done = delete(self._storage, base, matching, rest, given, backend)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -429,20 +450,26 @@ class Table:
         ``session``: a Spark session whose executors read the files. Options as for `append`. Raises `InvalidOption`,
         `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
-        backend = writer.backend_of(session)
+        from zskip.writer.backend import backend_of
+        from zskip.writer.options import resources_of
+        from zskip.writer.sketching import complete_sketches
+
+        backend = backend_of(session)
         self.refresh()
         base = self._index.snapshot
         names = named_sketches(sketches, base.schema)
-        given = writer.resources_of(options, "session")
-        done = writer.complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
+        given = resources_of(options, "session")
+        done = complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
         self._move_to(done[0])
         return self._sketched()
 
     def drop_sketches(self, columns: str | Sequence[str]) -> Sketched:
         """Remove all sketches of these columns. Raises `InvalidOption` for a column that has none."""
+        from zskip.writer.sketching import drop_sketches
+
         index = self._index if self._source is not None else Index(self._storage, self._newest())
         found = [index.snapshot.schema.column(name).path for name in names_given(columns, "columns")]
-        self._move_to(writer.drop_sketches(index, found))
+        self._move_to(drop_sketches(index, found))
         return self._sketched()
 
     def _sketched(self) -> Sketched:
@@ -467,13 +494,17 @@ class Table:
         run on an unchanged table does nothing. If another writer removes files in the meantime, their groups are left
         out and counted in the receipt. Raises `CommitConflict` if no group remains.
         """
+        from zskip.writer.backend import backend_of
+        from zskip.writer.compaction.compact import optimize
+        from zskip.writer.options import resources_of
+
         check_options(full=full, dry_run=dry_run)
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-        given = writer.resources_of(options, "full", "dry_run", "max_bytes", "session")
-        backend = writer.backend_of(session)
-        with tablelog.naming_vacuums(self._storage, base):
-            snapshot, done = writer.optimize(
+        given = resources_of(options, "full", "dry_run", "max_bytes", "session")
+        backend = backend_of(session)
+        with naming_vacuums(self._storage, base):
+            snapshot, done = optimize(
                 self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
             )
         self._move_to(snapshot)
@@ -496,7 +527,7 @@ class Table:
                 snapshot.totals.bytes,
                 snapshot.details,
             )
-            for snapshot in tablelog.history(self._storage, limit)
+            for snapshot in log.history(self._storage, limit)
         ]
 
     def restore(self, version: int) -> Restored:
@@ -505,13 +536,14 @@ class Table:
         Raises `TableNotFound` if that version or one of its files is gone, and `FilesRemoved` if a vacuum removes a
         file in the meantime; then the table is unchanged.
         """
+        from zskip.tablelog.commit import commit
+        from zskip.tablelog.vacuum import require_files
+
         require_version(version)
         self._require_own()
-        older = tablelog.load(self._storage, version)
-        tablelog.require_files(self._storage, older)
-        snapshot = tablelog.commit.commit(
-            self._storage, self._newest(), "restore", restore=older, details={"restored": version}
-        )
+        older = log.load(self._storage, version)
+        require_files(self._storage, older)
+        snapshot = commit(self._storage, self._newest(), "restore", restore=older, details={"restored": version})
         self._move_to(snapshot)
         from zskip.core.receipts import Restored
 
@@ -523,8 +555,11 @@ class Table:
         Reads the keys of these files, and rewrites none. Raises `InvalidOption` for a table without ``joins=``, and
         `CommitConflict`.
         """
-        given = writer.resources_of(options)
-        snapshot, receipt = writer.refresh_joins.refresh_joins(self._storage, self._newest(), given)
+        from zskip.writer.options import resources_of
+        from zskip.writer.refresh_joins import refresh_joins
+
+        given = resources_of(options)
+        snapshot, receipt = refresh_joins(self._storage, self._newest(), given)
         self._move_to(snapshot)
         return receipt
 
@@ -534,25 +569,30 @@ class Table:
         A Delta or Iceberg table that was opened at a version, by a metadata file or as a StaticTable stays there. For
         a table of a pyiceberg catalog, the catalog is asked again. ``progress``: as for `zskip.index`.
         """
+        from zskip.table_formats.locate import index_of
+        from zskip.tablelog.indexing import refresh
+        from zskip.writer.options import WriteOptions
+        from zskip.writer.sketching import complete_sketches
+
         check_options(progress=progress)
         from zskip.core.receipts import Refreshed
 
         before = self.version
         if self._source is not None:
             self._source = self._source.newest()
-            self._index = index = table_formats.index_of(self._source, self._index.cache_bytes)
+            self._index = index = index_of(self._source, self._index.cache_bytes)
             if index.snapshot.sketches:
-                made = writer.complete_sketches(self._storage, index.snapshot, writer.WriteOptions(), parts=index.parts)
+                made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
                 self._move_to(made[0])
             return Refreshed(self.version, before)
         newest = self._newest()
         if not newest.managed:
-            newest = tablelog.refresh(Index(self._storage, newest), progress=progress or unreported)
+            newest = refresh(Index(self._storage, newest), progress=progress or unreported)
             if newest.sketches:
-                newest, _ = writer.complete_sketches(self._storage, newest, writer.WriteOptions())
+                newest, _ = complete_sketches(self._storage, newest, WriteOptions())
         if newest.version != self.version:
             self._move_to(newest)
-        return Refreshed(self.version, before, len(tablelog.dropped_files(self._storage, newest)))
+        return Refreshed(self.version, before, len(dropped_files(self._storage, newest)))
 
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
@@ -561,9 +601,12 @@ class Table:
         `FilesRemoved` if another vacuum removed files of the newest version, and its writer has not finished; then
         nothing is removed.
         """
+        from zskip.tablelog.vacuum import vacuum
+        from zskip.writer.options import timedelta_of
+
         check_options(dry_run=dry_run)
         self._require_own()
-        return tablelog.vacuum.vacuum(self._storage, older_than=writer.timedelta_of(older_than), dry_run=dry_run)
+        return vacuum(self._storage, older_than=timedelta_of(older_than), dry_run=dry_run)
 
     def tend(
         self,
@@ -587,6 +630,10 @@ class Table:
         If the table's `query_log` is on, a step says whether another layout would serve its queries much better;
         ``recluster``: then all rows are laid out by that, if writing them is expected to end within ``max_seconds``.
         """
+        from zskip.writer.backend import backend_of
+        from zskip.writer.compaction.tend import tend
+        from zskip.writer.options import resources_of, timedelta_of
+
         check_options(dry_run=dry_run, recluster=recluster)
         from zskip.core.receipts import Refreshed, Step, Tended
 
@@ -594,7 +641,7 @@ class Table:
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
             raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
-        given = writer.resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
+        given = resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
         if self._source is not None:
             before = self.version
             step = Step("refresh", "follows the table's own log", receipt=Refreshed(before, before))
@@ -604,15 +651,15 @@ class Table:
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
         newest = Table(self._storage, self._newest())
         is_judged = newest._index.snapshot.managed and self.query_log.is_on
-        backend = writer.backend_of(session)
+        backend = backend_of(session)
         until = math.inf if max_seconds is None else started + max_seconds
         steps = [newest._layout_step(given, most, until, recluster, dry_run, backend)] if is_judged else []
-        done = writer.tend(
+        done = tend(
             self._storage,
             given,
             max_seconds=None if max_seconds is None else max(0, max_seconds - (time.monotonic() - started)),
             max_bytes=most,
-            older_than=writer.timedelta_of(older_than),
+            older_than=timedelta_of(older_than),
             dry_run=dry_run,
             backend=backend,
         )
@@ -635,6 +682,7 @@ class Table:
         """
         from zskip.advisor.query_logs import queries_asked
         from zskip.core.receipts import Step
+        from zskip.writer.compaction.cluster import cluster_table
 
         logged = queries_asked(self.query_log, self._index.snapshot.schema)
         asked = len(logged)
@@ -660,7 +708,7 @@ class Table:
         if why is not None:
             return Step("layout", drift, f"a new layout of {size_text(size)}: {why}")
         wanted = replace(given, by=best.by, layout=best.layout)
-        receipt = writer.cluster_table(self._storage, self._index.snapshot, wanted, dry_run=dry_run, backend=backend)
+        receipt = cluster_table(self._storage, self._index.snapshot, wanted, dry_run=dry_run, backend=backend)
         return Step("layout", f"{drift}; {'would lay' if dry_run else 'laid'} it out so", receipt=receipt)
 
     # --- analysing ---
@@ -684,6 +732,7 @@ class Table:
         The attributes of dimensions are computed anew for ``sample`` files, by the keys of their rows.
         """
         from zskip.inspect.audit import verify
+        from zskip.writer.refresh_joins import wrong_attributes
 
         report = verify(
             self._index,
@@ -700,7 +749,7 @@ class Table:
         )
         if not self._index.snapshot.dimensions:
             return report
-        return replace(report, attributes=writer.refresh_joins.wrong_attributes(self._index, sample, seed))
+        return replace(report, attributes=wrong_attributes(self._index, sample, seed))
 
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
         """The quality of the layout by column: its depth, the share of rows that a look-up skips, and the limit.
@@ -734,8 +783,11 @@ class Table:
         statements of the workload then propose their attributes too; by default those of the table · ``progress``:
         called with a phase, the number done and the total. Raises `InvalidOption`, `SqlError`.
         """
+        from zskip.writer.star import Join, given_joins
+        from zskip.writer.workload_input import file_of, queries_of
+
         check_options(files=files, seed=seed, progress=progress)
-        queries = writer.queries_of(workload)
+        queries = queries_of(workload)
         count = len(self._index)
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
@@ -743,9 +795,7 @@ class Table:
         from zskip import advisor
         from zskip.advisor.attribute_workload import with_attributes
 
-        dimensions = writer.given_joins(joins) or tuple(
-            writer.Join.recorded(each) for each in self._index.snapshot.dimensions
-        )
+        dimensions = given_joins(joins) or tuple(Join.recorded(each) for each in self._index.snapshot.dimensions)
         if dimensions:
             queries, rows = with_attributes(queries, rows, dimensions, Path(self.uri).name)
         return advisor.advise(
@@ -757,7 +807,7 @@ class Table:
             weigh=weigh,
             read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
-            workload_file=writer.file_of(workload),
+            workload_file=file_of(workload),
             joins=dimensions,
             version=self.version if self._source is not None and self._source.format == "delta" else None,
             progress=progress,
@@ -869,13 +919,15 @@ class Table:
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files or a path that cannot be written,
         and `MissingDependency` without Bokeh.
         """
+        from zskip.writer.workload_input import queries_of
+
         check_options(columns=columns, alternatives=alternatives)
         target = require_output(path)
         from zskip.binder.bind_condition import bind_condition
         from zskip.inspect import explore
 
         predicate = None if where is None else bind_condition(where, self._index.snapshot.schema, "duckdb", "UTC", None)
-        queries = writer.queries_of(workload) if workload else ()
+        queries = queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []
         if alternatives:
             rows, today, _ = self._sample(seed=0)
@@ -894,16 +946,18 @@ class Table:
     def _newest(self) -> Snapshot:
         """The newest version of this table. Raises `CommitConflict` if another table now lies at its path."""
         self._require_own()
-        newest = tablelog.newest(self._storage, self.version) or tablelog.load(self._storage)
+        newest = log.newest(self._storage, self.version) or log.load(self._storage)
         if newest.table_id != self._index.snapshot.table_id:
             raise CommitConflict(f"{self.uri}: the table was replaced by another one. Open it with zskip.open.")
         return newest
 
     def _require_same_types(self, newest: Snapshot, predicate: Predicate) -> None:
         """Raise `CommitConflict` if a column of a predicate has a new type that is not a widening of the old one."""
+        from zskip.writer.evolution import common_type
+
         for path in sorted(predicate.columns):
             here, now = (one.schema.columns.get(path) for one in (self._index.snapshot, newest))
-            if here is not None and now is not None and writer.common_type(here.type, now.type) != now.type:
+            if here is not None and now is not None and common_type(here.type, now.type) != now.type:
                 raise CommitConflict(
                     f'The column "{path}" is {here.type} in version {self.version}, at which this object is, and '
                     f"{now.type} in version {newest.version}: open the table again, and check the predicate."

@@ -30,8 +30,10 @@ from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage
-from zskip.tablelog import Index, listed, load
 from zskip.tablelog.commit import commit
+from zskip.tablelog.freshness import listed
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 NAN = float("nan")
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)

@@ -21,12 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zskip
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.parquet import batch_footers, footer_reads, footers, from_rows, parsed_footers, thrift
 from zskip.stats import DataFiles
 from zskip.storage import open_storage
+from zskip.tablelog import commit, log
+from zskip.tablelog.index import Index
 
 TYPED = {
     "i8": pa.array([-128, 127, None], pa.int8()),
@@ -97,8 +98,8 @@ def test_bounds_of_every_type_survive_the_index(tmp_path: Path, name: str) -> No
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
     storage = open_storage(tmp_path)
     schema, files = read(tmp_path)
-    tablelog.commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
-    index = tablelog.Index(storage, tablelog.load(storage))
+    commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    index = Index(storage, log.load(storage))
     by_file = index.files(None, ["c"]).statistics.columns["c"]
     by_group = index.row_groups(np.array([0]), ["c"]).statistics.columns["c"]
     by_shard = index.shards(["c"]).columns["c"]
@@ -411,8 +412,8 @@ def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
     for path, value in zip(schema.columns, (1, 2, 3, 4), strict=True):
         assert files.files.columns[path].lower.to_pylist() == [value]
     storage = open_storage(tmp_path)
-    tablelog.commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
-    found = tablelog.Index(storage, tablelog.load(storage)).files(None, list(schema.columns)).statistics
+    commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    found = Index(storage, log.load(storage)).files(None, list(schema.columns)).statistics
     assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
 
 

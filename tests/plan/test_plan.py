@@ -23,7 +23,7 @@ from zskip.errors import UnknownColumn, UnknownParameter, UnreadableFile, Unsupp
 from zskip.plan import Share, find_survivors
 from zskip.plan.planner import plan
 from zskip.plan.scan import Scan
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 
 @pytest.fixture(scope="module")

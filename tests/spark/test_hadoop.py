@@ -29,7 +29,6 @@ from tests.spark.files import files_read
 from tests.spark.webhdfs import Refused, WebHdfs, webhdfs
 from tests.tables import sorted_rows
 from zskip import spark as zs
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, TableExists, TableNotFound, UnsafePath, UnsupportedStore
 from zskip.parquet import footers, from_rows
@@ -39,8 +38,10 @@ from zskip.spark.spark_session import setting
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.table import Table
-from zskip.writer import WriteOptions, append
+from zskip.tablelog import log
+from zskip.writer import append
 from zskip.writer.backend import LOCAL
+from zskip.writer.options import WriteOptions
 
 
 @pytest.fixture(scope="module")
@@ -223,11 +224,11 @@ def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStora
 
     server.before = meet
     with ThreadPoolExecutor(2) as pool:
-        writers = [Table(store, tablelog.load(store)) for _ in range(2)]
+        writers = [Table(store, log.load(store)) for _ in range(2)]
         list(
             pool.map(lambda table, start: table.append(pa.table({"x": range(start, start + 50)})), writers, (200, 300))
         )
-    newest = Table(store, tablelog.load(store))
+    newest = Table(store, log.load(store))
     assert sorted(writer.version for writer in writers) == [2, 3]
     assert sorted(newest.to_arrow()["x"].to_pylist()) == [*range(100), *range(200, 250), *range(300, 350)]
     assert not [path for path in store.list("").path.to_pylist() if path.endswith(".tmp")]
@@ -245,11 +246,11 @@ def test_a_commit_without_an_answer_is_made_once(server: WebHdfs, store: HadoopS
             raise Refused(403, "java.io.IOException", "the line is bad")
 
     setattr(server, "after" if done else "before", fail)
-    table = Table(store, tablelog.load(store))
+    table = Table(store, log.load(store))
     table.append(pa.table({"x": [2]}))
     assert not failures
-    assert (table.version, tablelog.latest_version(store)) == (2, 2)
-    assert Table(store, tablelog.load(store)).to_arrow()["x"].to_pylist() == [1, 2]
+    assert (table.version, log.latest_version(store)) == (2, 2)
+    assert Table(store, log.load(store)).to_arrow()["x"].to_pylist() == [1, 2]
 
 
 _DRIVER = """
@@ -291,7 +292,7 @@ def test_a_driver_that_dies_at_its_commit_leaves_the_old_table(
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     server.before = lambda operation, path: None
-    assert tablelog.latest_version(store) == 1
+    assert log.latest_version(store) == 1
     assert zs.table(spark, store.uri).count() == 100
     orphans = set(store.list("").path.to_pylist()) - before
     assert len([path for path in orphans if path.endswith(".parquet")]) == 4

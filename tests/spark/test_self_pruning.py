@@ -27,7 +27,7 @@ from zskip.errors import FilesRemoved
 from zskip.plan.planner import plan
 from zskip.spark import catalyst, jvm
 from zskip.table import Table
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 
 @pytest.fixture(scope="module")

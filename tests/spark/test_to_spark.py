@@ -23,7 +23,8 @@ from zskip.spark.inferred_types import HiveRule, Inference
 from zskip.spark.spark_session import Semantics
 from zskip.spark.spark_types import spark_schema
 from zskip.storage import open_storage
-from zskip.tablelog import Index, index_files
+from zskip.tablelog.index import Index
+from zskip.tablelog.indexing import index_files
 
 PREDICATES = [
     "i < -900",

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
-from zskip import layouts, tablelog
+from zskip import layouts
 from zskip import spark as zs
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
@@ -25,8 +25,11 @@ from zskip.spark import layout_expressions, spark_backend
 from zskip.stats import collect
 from zskip.storage import Staged, open_storage
 from zskip.table import Table
-from zskip.writer import Routing, WriteOptions, append
+from zskip.tablelog import log
+from zskip.writer import append
 from zskip.writer.open_source import open_source
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing
 from zskip.writer.write import write_files
 
 
@@ -432,7 +435,7 @@ def test_an_interrupt_after_the_commit_keeps_its_files(
     def interrupts(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tablelog.log, "write_hint", interrupts)
+    monkeypatch.setattr(log, "write_hint", interrupts)
     with pytest.raises(KeyboardInterrupt):
         zs.write(spark.range(100), tmp_path / "t", by="id", files=3)
     assert zs.table(spark, tmp_path / "t").count() == 100

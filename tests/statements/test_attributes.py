@@ -19,7 +19,8 @@ from tests.statements.cases import statements
 from zskip.cli.main import main
 from zskip.inspect.audit import doctor
 from zskip.statements.duckdb import pruned_tables
-from zskip.writer import WriteOptions, append, star
+from zskip.writer import append, star
+from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_table
 
 FORMS = statements("attributes", "forms")

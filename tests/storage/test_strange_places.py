@@ -19,12 +19,11 @@ import pytest
 
 import zskip
 from tests.clouds import STORES, unavailable
-from zskip import tablelog
 from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
 from zskip.storage import Staged, open_storage
 from zskip.storage.remote import ObjectStorage
 from zskip.storage.secrets import refuse_secrets, without_secrets
-from zskip.tablelog import log
+from zskip.tablelog import log, vacuum
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import FORMAT, fields_of, to_bytes
@@ -274,7 +273,7 @@ def test_a_hive_folder_that_is_a_link_to_the_outside_is_refused(tmp_path: Path) 
     with pytest.raises(UnsafePath):
         again.to_arrow()
     with pytest.raises(UnsafePath):
-        tablelog.vacuum.vacuum(again._index.storage)
+        vacuum.vacuum(again._index.storage)
     assert len(np.unique(again.plan("day = '1'").paths)) == 1
 
 

@@ -21,7 +21,6 @@ import pytest
 import xxhash
 
 import zskip
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat, ZskipError
 from zskip.storage import Staged, open_storage
@@ -104,19 +103,19 @@ def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> Non
         for place, damaged in harm(whole):
             storage.put(path, damaged)
             try:
-                found = tablelog.load(storage)
+                found = log.load(storage)
             except (DamagedIndex, UnsupportedFormat, TableNotFound):
                 continue
             # a hint is no authority; an entry may say the same in another way, such as a digest in capitals
             assert found == right, f"{path}, {harm.__name__} at {place}, was read as something else"
         storage.delete([path])
         if path == log.HINT:
-            assert tablelog.load(storage) == right
+            assert log.load(storage) == right
         else:
             with pytest.raises(DamagedIndex):
-                tablelog.load(storage)
+                log.load(storage)
         storage.put(path, whole)
-    assert tablelog.load(storage) == right
+    assert log.load(storage) == right
 
 
 def everything(table: zskip.Table) -> tuple[object, ...]:

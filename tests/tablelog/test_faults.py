@@ -29,9 +29,9 @@ import pytest
 
 import zskip
 from tests.clouds import STORES, unavailable
-from zskip import tablelog
 from zskip.errors import TableNotFound, UncertainCommit
 from zskip.storage import Storage, open_storage
+from zskip.tablelog import indexing, log, vacuum
 from zskip.writer.append import create
 from zskip.writer.compaction.cluster import cluster_folder
 from zskip.writer.options import WriteOptions
@@ -130,7 +130,7 @@ def verb(act: Callable[[zskip.Table], object], after: set[int], begin: Callable[
     """A verb of a table."""
 
     def act_on(storage: Any) -> object:
-        table = zskip.Table(storage.inner, tablelog.load(storage.inner))
+        table = zskip.Table(storage.inner, log.load(storage.inner))
         table._storage = table._index.storage = table._index.parts = storage
         return act(table)
 
@@ -147,7 +147,7 @@ VERBS = {
     "restore": verb(lambda table: table.restore(1), {*range(10)}),
     "vacuum": verb(lambda table: table.vacuum("0 days"), ALL),
     "sketch": verb(lambda table: table.add_sketches({"id": "values"}), ALL),
-    "index": Verb(tablelog.index_files, ALL, folder),
+    "index": Verb(indexing.index_files, ALL, folder),
     "cluster": Verb(lambda storage: cluster_folder(storage, WriteOptions(by=("id",), files=2)), ALL, indexed),
     "write": Verb(
         lambda storage: create(storage, None, of_table(rows(0)), WriteOptions(by=("id",))),
@@ -191,11 +191,11 @@ def check(url: str, options: Any, name: str, fault: str, at: int, lasting: bool 
         assert found in (verb.before, verb.after), what
     else:
         assert found == verb.before, what
-    newest = tablelog.newest(storage)
+    newest = log.newest(storage)
     if newest is None:
         return bool(faulty.calls >= at)
     for version in range(newest.horizon, newest.version + 1):
-        tablelog.require_files(storage, tablelog.load(storage, version))
+        vacuum.require_files(storage, log.load(storage, version))
     if newest.managed:
         table = zskip.open(url, storage_options=options)
         table.append(rows(900))

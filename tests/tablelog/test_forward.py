@@ -20,10 +20,10 @@ import pytest
 import xxhash
 
 import zskip
-from zskip import tablelog
 from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound, UnsupportedFormat
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import log
+from zskip.tablelog import commit, log, runs
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.snapshot import fields_of, from_bytes, to_bytes
 
@@ -117,10 +117,10 @@ def test_a_table_of_format_1_moves_with_its_first_commit(tmp_path: Path) -> None
 
 
 def test_an_entry_of_the_last_year_can_be_followed(table: zskip.Table) -> None:
-    newest = tablelog.load(table._index.storage)
+    newest = log.load(table._index.storage)
     for time in (datetime.max.replace(tzinfo=UTC), datetime.now(UTC) + timedelta(days=1)):
         table._index.storage.put(log.entry_path(2), to_bytes(replace(newest, time=time)))
-        made = tablelog.commit.commit(table._index.storage, tablelog.load(table._index.storage), "append")
+        made = commit.commit(table._index.storage, log.load(table._index.storage), "append")
         assert made.time >= time
         table._index.storage.delete([log.entry_path(3), log.HINT])
 
@@ -169,9 +169,9 @@ def test_a_change_whose_base_is_vacuumed_says_so(tmp_path: Path) -> None:
     table.overwrite(rows(50))
     zskip.open(table.uri).vacuum("0 days")
     with pytest.raises(FilesRemoved, match="expired"):
-        tablelog.commit.commit(table._index.storage, base, "append")
+        commit.commit(table._index.storage, base, "append")
     with (
         pytest.raises(FilesRemoved, match="a vacuum removed files"),
-        tablelog.naming_vacuums(table._index.storage, base),
+        runs.naming_vacuums(table._index.storage, base),
     ):
-        tablelog.Index(table._index.storage, base).shard_paths(0)
+        Index(table._index.storage, base).shard_paths(0)

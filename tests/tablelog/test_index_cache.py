@@ -18,7 +18,8 @@ from cachetools import LRUCache
 import zskip
 from tests.tables import build_table, plan_of
 from zskip.errors import InvalidOption
-from zskip.tablelog import Index, shards
+from zskip.tablelog import shards
+from zskip.tablelog.index import Index
 
 planner = importlib.import_module("zskip.plan.planner")
 

@@ -29,12 +29,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, FilesRemoved, TableNotFound, UncertainCommit
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Listing, Storage
-from zskip.tablelog import log, runs
+from zskip.tablelog import commit, log, runs
+from zskip.tablelog import vacuum as tablelog_vacuum
+from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot, from_bytes
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
@@ -146,23 +147,23 @@ class Memory:
 
 
 def append(storage: Storage, name: str) -> Snapshot:
-    base = tablelog.load(storage)
-    return tablelog.commit.commit(storage, base, "append", add=data_file(storage, f"part-000001-{name}.parquet"))
+    base = log.load(storage)
+    return commit.commit(storage, base, "append", add=data_file(storage, f"part-000001-{name}.parquet"))
 
 
 def rewrite(storage: Storage, name: str) -> Snapshot:
-    base = tablelog.load(storage)
+    base = log.load(storage)
     files = data_file(storage, f"part-000001-{name}.parquet")
-    return tablelog.commit.commit(storage, base, "optimize", add=files, remove=[SECOND])
+    return commit.commit(storage, base, "optimize", add=files, remove=[SECOND])
 
 
 def restore(storage: Storage, name: str) -> Snapshot:
-    older = tablelog.load(storage, 1)
-    return tablelog.commit.commit(storage, tablelog.load(storage), "restore", restore=older)
+    older = log.load(storage, 1)
+    return commit.commit(storage, log.load(storage), "restore", restore=older)
 
 
 def vacuum(storage: Storage, name: str) -> None:
-    tablelog.vacuum.vacuum(storage, older_than=OLD)
+    tablelog_vacuum.vacuum(storage, older_than=OLD)
 
 
 def upkeep(storage: Storage, name: str) -> Snapshot:
@@ -187,8 +188,8 @@ REFUSALS = (CommitConflict, TableNotFound, UncertainCommit)
 def begun() -> Mapping[str, bytes]:
     """A table of two versions: the second replaced the first's only file."""
     storage: Any = Memory()
-    first = tablelog.commit.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
-    tablelog.commit.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
+    first = commit.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
+    commit.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
     return MappingProxyType(storage.objects)
 
 
@@ -338,7 +339,7 @@ def _files(objects: dict[str, bytes], entry: bytes) -> list[str]:
             return parts
         storage: Any = Memory()
         storage.objects = objects
-        index = tablelog.Index(storage, snapshot)
+        index = Index(storage, snapshot)
         _FILES[entry] = parts + [
             path for shard in range(len(snapshot.shards)) for path in index.shard_paths(shard).to_pylist()
         ]
@@ -515,7 +516,7 @@ def test_a_request_that_is_refused_beside_an_earlier_one_of_its_own() -> None:
 
     storage.turn = arrives
     made = append(storage, "a" * 16)
-    index = tablelog.Index(storage, tablelog.load(storage))
+    index = Index(storage, log.load(storage))
     files = index.recorded_paths(np.arange(len(index))).to_pylist()
     assert (made.version, files) == (3, [SECOND, f"part-000001-{'a' * 16}.parquet"])
 
@@ -559,9 +560,9 @@ def take_out(rule: str, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
         case "retained":
 
             def restore(storage: Any, name: str) -> Snapshot:
-                older = tablelog.load(storage, 1)
-                newest = tablelog.load(storage)
-                return tablelog.commit.commit(storage, newest, "restore", restore=replace(older, version=99))
+                older = log.load(storage, 1)
+                newest = log.load(storage)
+                return commit.commit(storage, newest, "restore", restore=replace(older, version=99))
 
             patch.setitem(VERBS, "restore", restore)
             return "restore", "vacuum"

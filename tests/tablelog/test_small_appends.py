@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex
 from zskip.stats import FileStatistics
-from zskip.tablelog import Index, log, shards
+from zskip.tablelog import log, shards
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import InlinePart
 
 TYPES = {
@@ -120,17 +120,17 @@ def test_the_newest_version_is_found_from_one_that_was_the_newest_before() -> No
     table = zskip.write(rows, "memory://since/t", by="id", files=1)
     storage = table._index.storage
     table.append(rows)
-    assert [tablelog.newest(storage, since).version for since in (1, 2)] == [2, 2]  # type: ignore[union-attr]
+    assert [log.newest(storage, since).version for since in (1, 2)] == [2, 2]  # type: ignore[union-attr]
     storage.put(log.HINT, b"1\n")  # the hint may be behind
-    assert tablelog.newest(storage, 2).version == 2  # type: ignore[union-attr]
+    assert log.newest(storage, 2).version == 2  # type: ignore[union-attr]
     storage.put(log.HINT, b"3\n")
     for since in (1, 2):
         with pytest.raises(DamagedIndex, match="once held version 3"):
-            tablelog.newest(storage, since)
+            log.newest(storage, since)
     storage.delete(storage.list("").path.to_pylist())
-    assert tablelog.newest(storage, 2) is None
+    assert log.newest(storage, 2) is None
     other = zskip.write(rows, "memory://since/t", by="id", files=1)
-    assert tablelog.newest(storage, 2).table_id == other._index.snapshot.table_id  # type: ignore[union-attr]
+    assert log.newest(storage, 2).table_id == other._index.snapshot.table_id  # type: ignore[union-attr]
     with pytest.raises(CommitConflict, match="replaced"):
         table.append(rows)
 

@@ -16,7 +16,6 @@ import pytest
 
 import zskip
 from tests import FIXTURES
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.core.types import decode_values, encode_values
 from zskip.errors import (
@@ -36,8 +35,9 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, open_storage
 from zskip.storage import local as local_module
-from zskip.tablelog import log
-from zskip.tablelog.snapshot import from_bytes, to_bytes
+from zskip.tablelog import commit, freshness, indexing, log, vacuum
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot, Totals, from_bytes, to_bytes
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
 STORES = ["local", "memory"]
@@ -66,24 +66,24 @@ def add(storage: Storage, *names: str, groups: int = 1) -> DataFiles:
     return DataFiles(pa.array(names), size, unknown, pa.nulls(count, pa.string()), files, row_groups, first)
 
 
-def start(storage: Storage, *names: str, groups: int = 2) -> tablelog.Snapshot:
-    return tablelog.commit.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+def start(storage: Storage, *names: str, groups: int = 2) -> Snapshot:
+    return commit.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
 
 
-def names_of(storage: Storage, snapshot: tablelog.Snapshot) -> list[str]:
-    index = tablelog.Index(storage, snapshot)
+def names_of(storage: Storage, snapshot: Snapshot) -> list[str]:
+    index = Index(storage, snapshot)
     return sorted(index.paths(np.arange(len(index))).to_pylist())
 
 
 def test_a_commit_can_be_loaded_as_it_was_made(storage: Storage) -> None:
     made = start(storage, "part-1.parquet", "part-2.parquet")
-    assert tablelog.load(storage) == made
+    assert log.load(storage) == made
     assert from_bytes(to_bytes(made), "x") == made
-    assert made.totals == tablelog.Totals(files=2, row_groups=4, rows=20, bytes=8)
+    assert made.totals == Totals(files=2, row_groups=4, rows=20, bytes=8)
 
 
 def test_levels_tell_the_same_story(storage: Storage) -> None:
-    index = tablelog.Index(storage, start(storage, "part-1.parquet", "part-2.parquet"))
+    index = Index(storage, start(storage, "part-1.parquet", "part-2.parquet"))
     assert index.shards(["a"]).columns["a"].upper.to_pylist() == [29]
     assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [10, 20]
     groups = index.row_groups(np.array([1]), ["a"])
@@ -94,26 +94,26 @@ def test_levels_tell_the_same_story(storage: Storage) -> None:
 
 def test_appends_always_apply_and_removals_of_what_is_gone_do_not(storage: Storage) -> None:
     base = start(storage, "part-1.parquet", "part-2.parquet")
-    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
-    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
-    tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
-    newest = tablelog.load(storage)
+    commit.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
+    commit.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
+    commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+    newest = log.load(storage)
     assert newest.version == 4
     assert names_of(storage, newest) == ["part-2.parquet", "part-3.parquet", "part-4.parquet"]
     with pytest.raises(CommitConflict, match="1 of the 1 files"):
-        tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
-    assert tablelog.load(storage) == newest
+        commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+    assert log.load(storage) == newest
 
 
 def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    tablelog.commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+    commit.commit(storage, base, "delete", remove=["part-1.parquet"])
     before = storage.list("_zskip").path
     removed: list[str] = []
     staged = Staged(removed.extend)
     staged.add(["part-9.parquet"])
     with pytest.raises(CommitConflict), staged:
-        tablelog.commit.commit(
+        commit.commit(
             storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"], staged=staged
         )
     assert storage.list("_zskip").path == before
@@ -129,15 +129,15 @@ def test_two_tables_cannot_start_at_one_place(storage: Storage) -> None:
 def test_concurrent_changes_of_schema_conflict(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    tablelog.commit.commit(storage, base, "append", schema=wider)
+    commit.commit(storage, base, "append", schema=wider)
     with pytest.raises(CommitConflict, match="schema"):
-        tablelog.commit.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+        commit.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
 
 
 def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    index = tablelog.Index(storage, tablelog.commit.commit(storage, base, "append", schema=wider))
+    index = Index(storage, commit.commit(storage, base, "append", schema=wider))
     units = (
         index.shards(["b"]),
         index.files(None, ["b"]).statistics,
@@ -150,12 +150,12 @@ def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: 
 
 def test_a_batch_is_committed_once(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    first = tablelog.commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    first = commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
     removed: list[str] = []
     with Staged(removed.extend) as staged:
         staged.add(["part-3.parquet"])
         files = add(storage, "part-3.parquet")
-        again = tablelog.commit.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
+        again = commit.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
     assert again == first
     assert removed == ["part-3.parquet"]
 
@@ -163,60 +163,60 @@ def test_a_batch_is_committed_once(storage: Storage) -> None:
 def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 40):
-        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     assert len(snapshot.shards) <= 21
     assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
     assert snapshot.totals.files == 40
-    named = {part.path for each in tablelog.history(storage) for part in each.parts}
+    named = {part.path for each in log.history(storage) for part in each.parts}
     assert set(storage.list("_zskip/stats").path.to_pylist()) == named, "a part was written for nothing, and left"
 
 
 def test_time_travel_and_restore(storage: Storage) -> None:
     first = start(storage, "part-1.parquet")
-    second = tablelog.commit.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
-    assert tablelog.load(storage, version=1) == first
-    assert tablelog.load(storage, as_of=first.time) == first
-    assert tablelog.load(storage, as_of=second.time + timedelta(hours=1)) == second
-    third = tablelog.commit.commit(storage, second, "restore", restore=first)
+    second = commit.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
+    assert log.load(storage, version=1) == first
+    assert log.load(storage, as_of=first.time) == first
+    assert log.load(storage, as_of=second.time + timedelta(hours=1)) == second
+    third = commit.commit(storage, second, "restore", restore=first)
     assert names_of(storage, third) == ["part-1.parquet"]
-    assert [entry.version for entry in tablelog.history(storage)] == [3, 2, 1]
+    assert [entry.version for entry in log.history(storage)] == [3, 2, 1]
     with pytest.raises(TableNotFound, match="holds 1 to 3"):
-        tablelog.load(storage, version=9)
+        log.load(storage, version=9)
     with pytest.raises(TableNotFound, match="as old as"):
-        tablelog.load(storage, as_of=first.time - timedelta(seconds=1))
+        log.load(storage, as_of=first.time - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("hint", [None, b"", b"garbage", b"1\n", b"3\n"])
 def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: Storage, hint: bytes | None) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 12):
-        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     storage.delete([log.HINT])
     if hint is not None:
         storage.put(log.HINT, hint)
-    assert tablelog.load(storage) == snapshot
+    assert log.load(storage) == snapshot
 
 
 def test_a_lost_newest_entry_is_noticed(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    tablelog.commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
+    commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
     storage.delete([log.entry_path(2)])
     with pytest.raises(DamagedIndex, match="an entry is missing"):
-        tablelog.load(storage)
+        log.load(storage)
 
 
 def test_an_entry_lost_in_the_middle_hides_no_later_one(storage: Storage) -> None:
     """Each entry is complete: a gap costs one version to travel to, also where the hint stands before it."""
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 6):
-        snapshot = tablelog.commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
     storage.delete([log.entry_path(3)])
     for hint in (b"1\n", b"2\n", b"3\n", b"6\n"):
         storage.put(log.HINT, hint)
-        assert tablelog.load(storage) == snapshot
-    assert [entry.version for entry in tablelog.history(storage)] == [6, 5, 4, 2, 1]
+        assert log.load(storage) == snapshot
+    assert [entry.version for entry in log.history(storage)] == [6, 5, 4, 2, 1]
     with pytest.raises(TableNotFound, match="no version 3"):
-        tablelog.load(storage, version=3)
+        log.load(storage, version=3)
 
 
 def test_a_long_log_is_listed_from_the_hint_on_only(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,10 +238,10 @@ def test_a_long_log_is_listed_from_the_hint_on_only(storage: Storage, monkeypatc
         return found
 
     monkeypatch.setattr(storage, "names", names)
-    assert tablelog.load(storage).version == 3000
+    assert log.load(storage).version == 3000
     assert max(seen) < 20
     storage.delete([log.HINT])
-    assert tablelog.load(storage).version == 3000
+    assert log.load(storage).version == 3000
 
 
 def test_a_newer_format_is_refused(storage: Storage) -> None:
@@ -249,7 +249,7 @@ def test_a_newer_format_is_refused(storage: Storage) -> None:
     path = log.entry_path(1)
     storage.put(path, storage.read(path).replace(b'{"zskip":3', b'{"zskip":4', 1))
     with pytest.raises(UnsupportedFormat, match="format 4"):
-        tablelog.load(storage)
+        log.load(storage)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_paths_that_lead_out_are_refused(storage: Storage, path: str) -> None:
         pa.array([path]), files.size, files.modified, files.etag, files.files, files.row_groups, files.first_row_group
     )
     with pytest.raises(UnsafePath):
-        tablelog.commit.commit(storage, base, "append", add=bad)
+        commit.commit(storage, base, "append", add=bad)
 
 
 def test_links_out_of_the_table_are_refused(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_row_groups_that_do_not_add_up_are_damage(storage: Storage) -> None:
     snapshot = start(storage, "part-1.parquet", "part-2.parquet")
     (shard,) = snapshot.shards
     lying = replace(shard, totals=replace(shard.totals, row_groups=shard.totals.row_groups + 1))
-    index = tablelog.Index(storage, replace(snapshot, shards=(lying,)))
+    index = Index(storage, replace(snapshot, shards=(lying,)))
     with pytest.raises(DamagedIndex, match="row groups"):
         index.row_groups(np.arange(2), ["a"])
 
@@ -409,9 +409,9 @@ class Lossy:
 def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: Storage, made: bool) -> None:
     base = start(storage, "part-1.parquet")
     lossy: Any = Lossy(storage, made=made)
-    snapshot = tablelog.commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
+    snapshot = commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
     assert snapshot.version == 2
-    assert tablelog.load(storage) == snapshot
+    assert log.load(storage) == snapshot
     assert names_of(storage, snapshot) == ["part-1.parquet", "part-2.parquet"]
 
 
@@ -422,7 +422,7 @@ def test_a_commit_that_may_have_been_made_keeps_its_files(storage: Storage) -> N
     staged = Staged(removed.extend)
     staged.add(["part-2.parquet"])
     with pytest.raises(UncertainCommit, match="version 2 may have been made"), staged:
-        tablelog.commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
+        commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
     assert removed == []
 
 
@@ -471,7 +471,7 @@ def named(number: int) -> str:
 def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "t")
     base = start(storage, named(1), named(2))
-    snapshot = tablelog.commit.commit(storage, base, "delete", remove=[named(1)])
+    snapshot = commit.commit(storage, base, "delete", remove=[named(1)])
     orphans = {
         named(9), f"day=1/{named(9)}", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
         "_zskip/staging-0f/part-0-x.parquet", "_zskip/staging-0f/_temporary/0/_SUCCESS",
@@ -486,28 +486,28 @@ def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> Non
     age(storage)
     storage.put(named(8).replace("0123456789abcdef", "8123456789abcdef"), b"on its way")  # of another run
     storage.put("_zskip/staging-1f/part-0-x.parquet", b"on its way")
-    assert set(tablelog.vacuum.vacuum(storage, dry_run=True).paths) == orphans
-    assert set(tablelog.vacuum.vacuum(storage).paths) == orphans
+    assert set(vacuum.vacuum(storage, dry_run=True).paths) == orphans
+    assert set(vacuum.vacuum(storage).paths) == orphans
     assert not (tmp_path / "t" / "_zskip" / "staging-0f").exists()
     assert storage.exists("_zskip/staging-1f/part-0-x.parquet")
-    assert tablelog.load(storage, version=1) == base
-    promised = tablelog.vacuum.vacuum(storage, older_than=timedelta(0), dry_run=True)
+    assert log.load(storage, version=1) == base
+    promised = vacuum.vacuum(storage, older_than=timedelta(0), dry_run=True)
     assert named(1) in promised.paths
-    done = tablelog.vacuum.vacuum(storage, older_than=timedelta(0))
+    done = vacuum.vacuum(storage, older_than=timedelta(0))
     assert (done.paths, done.bytes, done.versions) == (promised.paths, promised.bytes, promised.versions)
     assert promised.versions == (1,)
-    assert tablelog.load(storage).shards == snapshot.shards
+    assert log.load(storage).shards == snapshot.shards
     assert names_of(storage, snapshot) == [named(2)]
-    assert len(tablelog.Index(storage, snapshot).data_files()) == 1
+    assert len(Index(storage, snapshot).data_files()) == 1
     assert others | {named(2)} <= set(storage.list("").path.to_pylist())
 
 
 def test_a_retention_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "t")
     base = start(storage, named(1))
-    tablelog.commit.commit(storage, base, "delete", remove=[named(1)])
-    assert tablelog.vacuum.vacuum(storage, older_than=timedelta.max).paths == ()
-    assert tablelog.load(storage, version=1) == base
+    commit.commit(storage, base, "delete", remove=[named(1)])
+    assert vacuum.vacuum(storage, older_than=timedelta.max).paths == ()
+    assert log.load(storage, version=1) == base
 
 
 def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
@@ -532,7 +532,7 @@ def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
     monkeypatch.setattr(log, "_ENTRIES_AT_ONCE", 8)
     monkeypatch.setattr(log, "_MOST_CACHED", 1)
     monkeypatch.setattr(log, "read_entry", watched)
-    assert not tablelog.vacuum.vacuum(storage, older_than=timedelta(days=7)).paths
+    assert not vacuum.vacuum(storage, older_than=timedelta(days=7)).paths
     assert max(held) - before < 20
 
 
@@ -559,40 +559,40 @@ def test_a_vacuum_that_another_one_overtakes_names_no_damage(tmp_path: Path) -> 
             return listed
 
     with pytest.raises(FilesRemoved, match="a vacuum removed files"):
-        tablelog.vacuum.vacuum(Overtaken(), older_than=timedelta(0))
+        vacuum.vacuum(Overtaken(), older_than=timedelta(0))
     assert len(zskip.read(tmp_path)) == 101
 
 
 def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "part-1.parquet")
     storage = open_storage(tmp_path)
-    tablelog.index_files(storage)
+    indexing.index_files(storage)
     pq.write_table(pa.table({"a": [2]}), tmp_path / "part-2.parquet")
     age(storage)
-    assert tablelog.vacuum.vacuum(storage, older_than=timedelta(0)).paths == ()
+    assert vacuum.vacuum(storage, older_than=timedelta(0)).paths == ()
 
 
 def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:
     for name in "abc":
         pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
     storage = open_storage(tmp_path)
-    index = tablelog.Index(storage, tablelog.index_files(storage))
-    assert not tablelog.changes(index)
+    index = Index(storage, indexing.index_files(storage))
+    assert not freshness.changes(index)
     before = (tmp_path / "a.parquet").stat()
     pq.write_table(pa.table({"x": [8, 9]}), tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size == before.st_size
     (tmp_path / "b.parquet").unlink()
     pq.write_table(pa.table({"x": [5], "y": ["new"]}), tmp_path / "d.parquet")
-    found = tablelog.changes(index)
+    found = freshness.changes(index)
     assert found.changed.path.to_pylist() == ["a.parquet"]
     assert found.removed.to_pylist() == ["b.parquet"]
     assert found.added.path.to_pylist() == ["d.parquet"]
-    fresh = tablelog.Index(storage, tablelog.refresh(index))
-    assert not tablelog.changes(fresh)
+    fresh = Index(storage, indexing.refresh(index))
+    assert not freshness.changes(fresh)
     known = fresh.files(None, ["x", "y"]).statistics
     assert sorted(known.columns["x"].lower.to_pylist()) == [1, 5, 8]
     assert known.columns["y"].has_value.to_pylist().count(True) == 1
-    assert tablelog.refresh(fresh) == fresh.snapshot
+    assert indexing.refresh(fresh) == fresh.snapshot
 
 
 @pytest.mark.parametrize("how", ["in place", "renamed over"])
@@ -626,7 +626,7 @@ def test_statistics_from_elsewhere_stand_in_for_footers(tmp_path: Path) -> None:
             "a.upper": [6, 8, 9],
         }
     )
-    index = tablelog.Index(storage, tablelog.index_files(storage, statistics=given, schema=SCHEMA))
+    index = Index(storage, indexing.index_files(storage, statistics=given, schema=SCHEMA))
     assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [None, 5]
     assert index.files(None, ["a"]).statistics.columns["a"].upper.to_pylist() == [9, 6]
     assert index.row_groups(np.array([0]), ["a"]).statistics.columns["a"].lower.to_pylist() == [7, None]
@@ -656,10 +656,10 @@ GOLDEN = FIXTURES / "golden"
 def test_golden_tables_are_read_for_ever(version: int, form: str) -> None:
     """Tables that earlier versions of the format wrote: same files, same rows, same statistics."""
     storage = open_storage(GOLDEN / form)
-    snapshot = tablelog.load(storage, version)
+    snapshot = log.load(storage, version)
     assert snapshot.totals.rows == {1: 300, 2: 400}[version]
     assert [str(column.type) for column in snapshot.schema] == ["int64", "string", "double", "timestamp[us, tz=UTC]"]
-    index = tablelog.Index(storage, snapshot)
+    index = Index(storage, snapshot)
     paths = index.paths(np.arange(len(index))).to_pylist()
     rows = pa.concat_tables(pq.read_table(GOLDEN / form / path) for path in paths)
     assert sorted(rows.column("id").to_pylist()) == list(range({1: 300, 2: 400}[version]))

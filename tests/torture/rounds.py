@@ -25,10 +25,10 @@ import zskip
 from tests import ROOT
 from tests.torture.disk import FAULTS, Fault, How, compiled
 from tests.torture.lives import GROWN, NEXT, STEPS, Rows, Step, contents, joined, life
-from zskip import tablelog
 from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage import open_storage
 from zskip.tablelog import log
+from zskip.tablelog.index import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _be_committed(folder: Path, states: dict[int, list[str]], newest: int) -> No
     """Every version that the log still holds can be read, and is what it was."""
     if not (folder / "_zskip").exists() or not states:
         return
-    for entry in tablelog.history(open_storage(folder)):
+    for entry in log.history(open_storage(folder)):
         if entry.version <= newest:
             with suppress(FilesRemoved):  # a vacuum that was killed had begun to remove the files that cluster replaced
                 rows = contents(zskip.open(folder, version=entry.version).to_arrow())
@@ -227,6 +227,6 @@ def _files(folder: Path) -> set[str]:
 def _named(folder: Path) -> set[str]:
     """The files that the newest version is made of."""
     storage = open_storage(folder)
-    snapshot = tablelog.load(storage)
-    index = tablelog.Index(storage, snapshot)
+    snapshot = log.load(storage)
+    index = Index(storage, snapshot)
     return {*index.paths(np.arange(len(index))).to_pylist(), *(part.path for part in snapshot.parts)}

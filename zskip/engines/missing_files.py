@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
-from zskip.tablelog import latest_version
+from zskip.tablelog.log import latest_version
 
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan

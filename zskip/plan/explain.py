@@ -15,7 +15,8 @@ from zskip.language import Predicate
 from zskip.plan.survivors import Share, Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
-from zskip.tablelog import dropped_files, dropped_text, sketches_of
+from zskip.tablelog.freshness import dropped_files, dropped_text
+from zskip.tablelog.sketch_evidence import sketches_of
 
 _SHOWN_PATHS = 5
 _SHOWN_GROUPS = 20

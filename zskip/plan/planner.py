@@ -18,8 +18,10 @@ from zskip.plan.plan import Plan
 from zskip.plan.scan import Groups
 from zskip.plan.survivors import FEW_FILES, Survivors, surviving_groups
 from zskip.pruning import Budget, candidates, outcomes
-from zskip.tablelog import Changes, FileUnits, Index, sketches_of
+from zskip.tablelog.freshness import Changes
+from zskip.tablelog.index import FileUnits, Index
 from zskip.tablelog.query_log import Asked
+from zskip.tablelog.sketch_evidence import sketches_of
 
 _SHARDS_AT_ONCE = 16
 """260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from zskip.core.late_loading import pc
 from zskip.plan.scan import FILE_FIELDS, Groups, Scan
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 if TYPE_CHECKING:
     from zskip.language import Predicate
-    from zskip.tablelog import Changes, RowGroupUnits
+    from zskip.tablelog.freshness import Changes
+    from zskip.tablelog.index import RowGroupUnits
 
 _Value = TypeVar("_Value")
 _MOST_DERIVED = 16

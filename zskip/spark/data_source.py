@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import tablelog
 from zskip.api import open as open_table
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier
@@ -37,13 +36,18 @@ from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage, abandon, hive, open_storage
 from zskip.storage.opening import is_supported
 from zskip.table import Table
-from zskip.tablelog import Index, Snapshot, with_segments
-from zskip.writer import WriteOptions, Written, append, storable_schema, write_files
+from zskip.tablelog import log, runs
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot, with_segments
+from zskip.writer import append
 from zskip.writer import append as append_rows
 from zskip.writer.backend import LOCAL
 from zskip.writer.evolution import appended
+from zskip.writer.options import WriteOptions
 from zskip.writer.routing import fitted
 from zskip.writer.row_source import of_reader
+from zskip.writer.storable import storable_schema
+from zskip.writer.write import Written, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -372,7 +376,7 @@ def _write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, o
     Raises `TableNotFound`, `SchemaMismatch`, and `InvalidOption` for a table without a layout.
     """
     job = _WriteJob(path, storage_options, 0, storable_schema(rows), overwrite)
-    base = tablelog.load(job.storage)
+    base = log.load(job.storage)
     append.require_managed(job.storage, base)
     if base.layout is None or not base.layout.columns:
         raise InvalidOption(f"{job.storage.uri} has no layout by which tasks could write. Use zskip.spark.write.")
@@ -433,7 +437,7 @@ class _WriteJob:
 
         done = replace(LOCAL, write=handed_over)
         given = of_reader(self.rows.empty_table().to_reader())
-        with tablelog.naming_vacuums(storage, base):
+        with runs.naming_vacuums(storage, base):
             if self.overwrite:
                 options = append.kept_options(base, WriteOptions())
                 append.create(storage, base, given, options, done)
@@ -447,7 +451,7 @@ class _WriteJob:
 
     def _base(self) -> tuple[Storage, Snapshot]:
         storage = self.storage
-        return storage, tablelog.load(storage, self.version)
+        return storage, log.load(storage, self.version)
 
     def _cast(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -474,7 +478,7 @@ def append_batch(
     def append(df: DataFrame, batch_id: int) -> None:
         storage = hadoop.open_storage(df.sparkSession, path, storage_options)
         batch = (application, batch_id)
-        newest = tablelog.newest(storage)
+        newest = log.newest(storage)
         if newest is not None:
             Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
         else:

@@ -37,7 +37,8 @@ from zskip.spark.spark_session import (
     setting,
 )
 from zskip.spark.spark_types import spark_schema
-from zskip.tablelog import Index, is_expired
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import is_expired
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

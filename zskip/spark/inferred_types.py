@@ -31,7 +31,9 @@ from zskip.parquet.footers import opened
 from zskip.spark.spark_types import spark_schema, with_spark_type
 from zskip.storage import hive
 from zskip.table import Table
-from zskip.tablelog import SOURCE_FORMATS, Index, Snapshot, listed
+from zskip.tablelog.freshness import listed
+from zskip.tablelog.index import SOURCE_FORMATS, Index
+from zskip.tablelog.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

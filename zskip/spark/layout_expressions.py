@@ -29,7 +29,8 @@ from zskip.core.schema import identifier, split_path
 from zskip.layouts import Assignment
 from zskip.spark.handoff import column
 from zskip.stats.keys import dense_codes
-from zskip.writer import Routing, common_type
+from zskip.writer.evolution import common_type
+from zskip.writer.routing import Routing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from cachetools import LRUCache
 
-from zskip import tablelog
 from zskip.errors import CorruptFile, ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors, logged
@@ -23,7 +22,8 @@ from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, Proxy, Unsupported, elements, one_line, warn_once
 from zskip.spark.spark_types import spark_schema
 from zskip.statements.joins import file_slices
-from zskip.tablelog import Index
+from zskip.tablelog import freshness
+from zskip.tablelog.index import Index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,7 +109,7 @@ class SnapshotFiles:
             raise self._lost(error) from error
 
     def _planned(self, predicate: Predicate | None) -> Survivors:
-        changes = tablelog.listed(self.index)
+        changes = freshness.listed(self.index)
         if predicate is not None:
             try:
                 return _read(logged(find_survivors(self.index, predicate, changes=changes)))

@@ -31,16 +31,19 @@ from zskip.spark.spark_session import require_java, require_pyspark, require_ses
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage
-from zskip.tablelog import Index, SketchRecord
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
 from zskip.tablelog.sketches import named_sketches
-from zskip.writer import WriteOptions, Written, storable_schema
+from zskip.tablelog.snapshot import SketchRecord
 from zskip.writer.backend import Backend
 from zskip.writer.look_ups import LookUps
+from zskip.writer.options import WriteOptions
 from zskip.writer.refresh_joins import attributes_of_file, paths_and_row_counts, with_attributes
 from zskip.writer.sketching import keys_of_file, segments_of
 from zskip.writer.star import Star
+from zskip.writer.storable import storable_schema
+from zskip.writer.write import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

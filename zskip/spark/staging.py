@@ -25,11 +25,10 @@ from zskip.spark.layout_expressions import leaf_column, lookup, union_of_columns
 from zskip.spark.spark_session import setting
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Staged, Storage
-from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes
 from zskip.writer.look_ups import LookUps
-from zskip.writer.options import ROW_GROUP_ROWS
-from zskip.writer.routing import fitted, fitted_columns, partition_numbers
+from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
+from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers
 from zskip.writer.row_sample import sample_size
 
 if TYPE_CHECKING:

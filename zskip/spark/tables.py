@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip import tablelog
 from zskip.errors import UnsupportedFormat
 from zskip.spark import connector, snapshot_files
 from zskip.spark.hadoop import open_storage
@@ -22,7 +21,8 @@ from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_session import Semantics, is_connect, require_session
 from zskip.storage.opening import is_supported
 from zskip.table import Table
-from zskip.table_formats import source_of
+from zskip.table_formats.locate import source_of
+from zskip.tablelog import log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,7 +132,7 @@ def _opened(
     if is_supported(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
         return Table._of_source(source)
     storage = open_storage(spark, path, storage_options)
-    return with_spark_types(Table(storage, tablelog.load(storage, version)), Inference.of(spark))
+    return with_spark_types(Table(storage, log.load(storage, version)), Inference.of(spark))
 
 
 def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from zskip import tablelog
 from zskip.api import Mode
 from zskip.api import write as write_table
 from zskip.core.option_checks import Progress
@@ -20,11 +19,11 @@ from zskip.spark.hadoop import open_storage
 from zskip.spark.spark_backend import backend
 from zskip.spark.spark_session import Semantics, require_proved_meaning, require_session
 from zskip.table import Table
-from zskip.writer import WriteOptions
+from zskip.tablelog import indexing, log
 from zskip.writer import append as append_rows
 from zskip.writer.compaction import compact
 from zskip.writer.compaction.cluster import cluster_folder
-from zskip.writer.options import FileLayout
+from zskip.writer.options import FileLayout, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,7 +146,7 @@ def _opened(
     spark: SparkSession, path: str | os.PathLike[str] | Table, storage_options: Mapping[str, Any] | None
 ) -> Table:
     storage = path._index.storage if isinstance(path, Table) else open_storage(spark, path, storage_options)
-    return Table(storage, tablelog.load(storage))
+    return Table(storage, log.load(storage))
 
 
 def _session(df: DataFrame) -> SparkSession:
@@ -174,4 +173,4 @@ def index(
     require_session(spark)
     storage = open_storage(spark, path, storage_options)
     read = partial(read_foreign_footers, spark, storage, files_per_task=files_per_task, deep_scan=deep)
-    return Table(storage, tablelog.index_files(storage, deep_scan=deep, read=read))
+    return Table(storage, indexing.index_files(storage, deep_scan=deep, read=read))

@@ -33,9 +33,10 @@ from zskip.pruning import outcomes
 from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
 from zskip.stats import Statistics
 from zskip.storage import options_for
-from zskip.table_formats import index_of, source_of
-from zskip.tablelog import Dimension, Index, load
-from zskip.tablelog.dimensions import owner_of
+from zskip.table_formats.locate import index_of, source_of
+from zskip.tablelog.dimensions import Dimension, owner_of
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 
 class _Reached(NamedTuple):

@@ -34,7 +34,7 @@ from zskip.language.tree import IsNull, Reference, in_, or_
 from zskip.plan import Survivors, find_survivors, kept_survivors
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once
 from zskip.stats import Ranges
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 from zskip.tablelog.sketches import SketchName
 
 _LEFT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}

@@ -23,7 +23,7 @@ from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, hive
 from zskip.table_formats.delta import DeltaSource, commit_path
 from zskip.table_formats.source import FIELD_ID, STORED_AS
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 _WRITER_FEATURES = frozenset(
     {

@@ -19,7 +19,7 @@ from zskip.table_formats.iceberg import IcebergSource, manifest_entries
 from zskip.table_formats.iceberg_metadata import path_in
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import reading
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

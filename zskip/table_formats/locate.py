@@ -19,7 +19,10 @@ from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.log_index import cache_of, follow
 from zskip.table_formats.own_tables import METADATA_ENDINGS, own_snapshot
 from zskip.table_formats.source import Source
-from zskip.tablelog import CACHE_BYTES, Dimension, Index, Snapshot, load, newest
+from zskip.tablelog.dimensions import Dimension
+from zskip.tablelog.index import CACHE_BYTES, Index
+from zskip.tablelog.log import load, newest
+from zskip.tablelog.snapshot import Snapshot
 
 
 def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:

@@ -19,8 +19,10 @@ from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import Content, Source
-from zskip.tablelog import Index, SketchRecord, Snapshot, newest
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import newest
+from zskip.tablelog.snapshot import SketchRecord, Snapshot
 from zskip.tablelog.vacuum import vacuum
 
 _ATTEMPTS = 5

@@ -9,7 +9,9 @@ from typing import Any
 
 from zskip.errors import DamagedIndex, TableNotFound
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import SOURCE_FORMATS, Snapshot, load
+from zskip.tablelog.index import SOURCE_FORMATS
+from zskip.tablelog.log import load
+from zskip.tablelog.snapshot import Snapshot
 
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
 """The ends of the names of Iceberg's metadata files."""

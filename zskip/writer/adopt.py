@@ -19,8 +19,10 @@ from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
 from zskip.storage.storage import Listing
-from zskip.tablelog import Changes, Index, Snapshot, load
-from zskip.tablelog.freshness import dropped_files
+from zskip.tablelog.freshness import Changes, dropped_files
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Rows
 from zskip.writer.options import WriteOptions

@@ -16,9 +16,11 @@ from zskip.core.receipts import Appended
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
 from zskip.storage import Staged, Storage, hive
-from zskip.tablelog import Index, LayoutRecord, Snapshot, load, with_segments
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 from zskip.tablelog.sketches import SKETCHES, named_sketches
+from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
 from zskip.tablelog.table_folders import refuse_folder
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended

@@ -17,7 +17,7 @@ from zskip.engines.arrow import to_batches
 from zskip.parquet.legacy_calendar import refuse_old_files
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 from zskip.writer.look_ups import LookUps
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions

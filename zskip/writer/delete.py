@@ -23,8 +23,9 @@ from zskip.language.tree import In, Reference
 from zskip.plan import Survivors, find_survivors
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage, abandon
-from zskip.tablelog import Index, Snapshot, with_segments
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer.append import kept_options, look_ups_of, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.key_match import FileRows, Keys, Matches

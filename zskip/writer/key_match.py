@@ -19,7 +19,7 @@ from zskip.core.schema import Schema
 from zskip.engines.arrow import output_schema, to_batches
 from zskip.errors import InvalidOption, shown
 from zskip.plan import find_survivors
-from zskip.tablelog import Index
+from zskip.tablelog.index import Index
 from zskip.writer.options import require_distinct
 from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel

@@ -25,7 +25,8 @@ import pyarrow as pa
 from zskip.core.schema import identifier
 from zskip.errors import InvalidOption, SchemaError
 from zskip.plan import find_survivors
-from zskip.table_formats import Source, index_of, is_table_object, source_of
+from zskip.table_formats.locate import index_of, is_table_object, source_of
+from zskip.table_formats.source import Source
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 

@@ -31,7 +31,9 @@ from zskip.parquet.legacy_calendar import refuse_old_values
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
-from zskip.tablelog import Index, Snapshot, load
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
+from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import refuse_files_of_tables
 from zskip.writer import row_source
 from zskip.writer.evolution import united

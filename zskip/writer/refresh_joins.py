@@ -17,8 +17,9 @@ from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_files
-from zskip.tablelog import Index, Snapshot
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files

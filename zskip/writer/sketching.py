@@ -17,12 +17,14 @@ from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
-from zskip.tablelog import Index, SketchRecord, Snapshot, sketches_of, with_segments
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published, require_selective
+from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
 from zskip.tablelog.sketches.hashing import Hashes
+from zskip.tablelog.snapshot import SketchRecord, Snapshot, with_segments
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files

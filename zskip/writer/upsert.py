@@ -34,11 +34,15 @@ from zskip.plan import find_survivors
 from zskip.stats import DataFiles
 from zskip.stats.keys import dense_codes
 from zskip.storage import Staged, Storage, hive
-from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
+from zskip.table_formats import delta_commit, iceberg_commit
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
-from zskip.tablelog import Index, Snapshot, load, with_segments
+from zskip.table_formats.locate import index_of
+from zskip.table_formats.source import Source
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
+from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer.append import (
     kept_options,
     look_ups_of,

@@ -31,10 +31,11 @@ from zskip.errors import InvalidOption
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Staged, Storage, hive
-from zskip.tablelog import Index, SketchRecord
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
+from zskip.tablelog.snapshot import SketchRecord
 from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import (
     Encoding,

@@ -13,12 +13,12 @@ from deltalake import write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import zskip
-from zskip import tablelog
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, NoParquet
 from zskip.inspect.audit import doctor, verify
 from zskip.inspect.audit.verify import random_predicates
 from zskip.storage import open_storage
+from zskip.tablelog import commit
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def lying(table: zskip.Table) -> zskip.Table:
     files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
     storage = open_storage(table.uri)
     gone = data.path.to_pylist()
-    lie = tablelog.commit.commit(storage, table._index.snapshot, "append", add=replace(data, files=files), remove=gone)
+    lie = commit.commit(storage, table._index.snapshot, "append", add=replace(data, files=files), remove=gone)
     return zskip.open(table.uri, version=lie.version)
 
 

@@ -14,8 +14,10 @@ from zskip import pruning
 from zskip.binder import bind
 from zskip.plan import planner
 from zskip.plan.planner import plan
-from zskip.tablelog import Index, load, shards, sketches_of
-from zskip.tablelog.sketch_evidence import ShardIds
+from zskip.tablelog import shards
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
+from zskip.tablelog.sketch_evidence import ShardIds, sketches_of
 from zskip.tablelog.sketches.pairs import Coverage
 
 committing = import_module("zskip.tablelog.commit")

@@ -37,11 +37,13 @@ from zskip.errors import SqlError
 from zskip.plan import planner
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import Index, Snapshot, sketches_of, with_segments
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
+from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, keys_of, named_sketches
+from zskip.tablelog.snapshot import Snapshot, with_segments
 
 PREDICATES_PER_TABLE = 125
 UNITS, COLUMNS = 14, 5

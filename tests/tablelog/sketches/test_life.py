@@ -18,7 +18,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, UnknownColumn
 from zskip.storage import Staged
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
-from zskip.writer import WriteOptions
+from zskip.writer.options import WriteOptions
 from zskip.writer.sketching import complete_sketches
 
 

@@ -13,7 +13,7 @@ from zskip.binder.workload_sql import TableQuery, query_run_by, relations_of, re
 from zskip.core.option_checks import require_output
 from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
-from zskip.tablelog import QueryLog
+from zskip.tablelog.query_log import QueryLog
 
 _LISTED_TABLES = 8
 

@@ -23,7 +23,8 @@ from zskip.engines.duckdb.native_scan import (
 from zskip.engines.missing_files import reading
 from zskip.errors import InvalidOption, UnsupportedSql
 from zskip.plan import Survivors
-from zskip.tablelog import Index, load
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
 
 if TYPE_CHECKING:
     import duckdb

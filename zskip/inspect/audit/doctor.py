@@ -31,9 +31,11 @@ from zskip.parquet.arrow_differences import holds_clock
 from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
-from zskip.table_formats import source_of
-from zskip.table_formats.locate import stale_by_dimension
-from zskip.tablelog import SOURCE_FORMATS, Dimension, Index, dropped_files, dropped_text, history, latest_version, load
+from zskip.table_formats.locate import source_of, stale_by_dimension
+from zskip.tablelog.dimensions import Dimension
+from zskip.tablelog.freshness import dropped_files, dropped_text
+from zskip.tablelog.index import SOURCE_FORMATS, Index
+from zskip.tablelog.log import history, latest_version, load
 
 SMALL_FILE = 1 << 20
 THREADS = 16

@@ -27,7 +27,8 @@ from zskip.language.render import constant_sql
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups
-from zskip.tablelog import Index, dropped_files, dropped_text
+from zskip.tablelog.freshness import dropped_files, dropped_text
+from zskip.tablelog.index import Index
 
 if TYPE_CHECKING:
     import duckdb

@@ -35,7 +35,8 @@ from zskip.language.tree import Opaque, Reference, walk
 from zskip.plan import Survivors
 from zskip.plan.planner import plan
 from zskip.plot import boxes
-from zskip.tablelog import Index, Snapshot
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot
 
 __all__ = ["Alternative", "alternatives", "page", "save"]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from zskip import table_formats
 from zskip.core.schema import identifier
 from zskip.errors import SqlSyntaxError, TableNotFound
 from zskip.statements.duckdb.session import schema_of
@@ -29,14 +28,15 @@ from zskip.statements.duckdb.table_places import (
 )
 from zskip.storage import open_storage
 from zskip.storage.secrets import refuse_secrets
-from zskip.tablelog import Index
+from zskip.table_formats.own_tables import own_snapshot
+from zskip.tablelog.index import Index
 from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder, refuse_new_files
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from zskip.tablelog import Index
+    from zskip.tablelog.index import Index
 
 
 _CLOCKS = frozenset(
@@ -278,8 +278,12 @@ def _refuse_files(pattern: str) -> None:
 
 def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
     """The index of the newest version of a table of any format. No other is loaded for a table of zskip's own."""
-    own = table_formats.own_snapshot(table, storage_options=options)
-    return table_formats.open_index(table, options) if own is None else Index(*own)
+    own = own_snapshot(table, storage_options=options)
+    if own is not None:
+        return Index(*own)
+    from zskip.table_formats import locate
+
+    return locate.open_index(table, options)
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:

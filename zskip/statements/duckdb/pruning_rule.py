@@ -29,14 +29,15 @@ from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.stubs import named_columns
 from zskip.statements.duckdb.table_places import has_pivot
-from zskip.tablelog import listed
+from zskip.tablelog.freshness import listed
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
     from zskip.statements.aggregates import IndexRows
-    from zskip.tablelog import Changes, Index
+    from zskip.tablelog.freshness import Changes
+    from zskip.tablelog.index import Index
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
 FILE_POSITION = "file_index"

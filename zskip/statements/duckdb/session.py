@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from zskip.statements.conditions import Session
-    from zskip.tablelog import Index
+    from zskip.tablelog.index import Index
 
 
 def in_transaction(con: duckdb.DuckDBPyConnection) -> bool:

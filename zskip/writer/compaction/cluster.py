@@ -34,12 +34,17 @@ from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.storage import Staged, Storage
 from zskip.storage.local import LocalStorage
-from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
+from zskip.table_formats import delta_commit, iceberg_commit
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
-from zskip.tablelog import Index, LayoutRecord, Snapshot, changes, index_files, newest, refresh
+from zskip.table_formats.locate import index_of
+from zskip.table_formats.source import Source
 from zskip.tablelog.commit import commit
-from zskip.tablelog.freshness import data_files
+from zskip.tablelog.freshness import changes, data_files
+from zskip.tablelog.index import Index
+from zskip.tablelog.indexing import index_files, refresh
+from zskip.tablelog.log import newest
+from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.writer import append
 from zskip.writer.append import changed_options, kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend

@@ -13,8 +13,9 @@ from zskip.core.receipts import Optimized
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
-from zskip.tablelog import Index, LayoutRecord, Snapshot, with_segments
 from zskip.tablelog.commit import commit
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction.layout_groups import Merge, merges, saved_by_full

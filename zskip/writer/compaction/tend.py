@@ -9,13 +9,15 @@ from datetime import timedelta
 
 import numpy as np
 
-from zskip import tablelog
 from zskip.core.option_checks import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
 from zskip.errors import CommitConflict
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_by_dimension
-from zskip.tablelog import Index, Snapshot, sketches_of
+from zskip.tablelog import freshness, indexing, log, vacuum
+from zskip.tablelog.index import Index
+from zskip.tablelog.sketch_evidence import sketches_of
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction import compact
 from zskip.writer.options import WriteOptions
@@ -67,7 +69,7 @@ def tend(
     next run. Any other error of a step is raised.
     """
     budget = _Budget(max_seconds, max_bytes)
-    managed = tablelog.load(storage).managed
+    managed = log.load(storage).managed
     steps: list[Step] = []
 
     def add(name: str, work: Callable[[], Step]) -> None:
@@ -79,10 +81,10 @@ def tend(
     if managed:
         steps += _dropped(storage)
         add("optimize", lambda: _optimize(storage, options, budget, dry_run, backend))
-        if tablelog.load(storage).dimensions:
+        if log.load(storage).dimensions:
             add("joins", lambda: _joins(storage, options, dry_run))
     add("vacuum", lambda: _vacuum(storage, older_than, dry_run))
-    return Tended(tablelog.latest_version(storage), tuple(steps), budget.spent, dry_run)
+    return Tended(log.latest_version(storage), tuple(steps), budget.spent, dry_run)
 
 
 def _over(name: str, budget: _Budget) -> Step:
@@ -100,25 +102,25 @@ def _repeated(name: str, work: Callable[[], Step]) -> Step:
 
 
 def _refresh(storage: Storage, dry_run: bool) -> Step:
-    index = Index(storage, tablelog.load(storage))
-    found = tablelog.changes(index)
+    index = Index(storage, log.load(storage))
+    found = freshness.changes(index)
     counts = f"{len(found.added)} new, {len(found.changed)} changed and {len(found.removed)} removed files"
     if not found:
         return Step("refresh", "nothing was due")
     if dry_run:
         return Step("refresh", f"would index {counts}")
-    newest = tablelog.refresh(index, found=found)
+    newest = indexing.refresh(index, found=found)
     return Step("refresh", f"indexed {counts}", receipt=Refreshed(newest.version, index.version))
 
 
 def _dropped(storage: Storage) -> list[Step]:
     """A step that names files of other programs in the folder, if there are any: whether to adopt them is not its."""
-    found = len(tablelog.dropped_files(storage, tablelog.load(storage)))
-    return [Step("adopt", "changed nothing", tablelog.dropped_text(found))] if found else []
+    found = len(freshness.dropped_files(storage, log.load(storage)))
+    return [Step("adopt", "changed nothing", freshness.dropped_text(found))] if found else []
 
 
 def _sketches(storage: Storage, options: WriteOptions, dry_run: bool, backend: Backend) -> Step:
-    base = tablelog.load(storage)
+    base = log.load(storage)
     lacking = _files_without_sketches(storage, base)
     if not lacking:
         return Step("sketches", "nothing was due")
@@ -139,7 +141,7 @@ def _files_without_sketches(storage: Storage, snapshot: Snapshot) -> int:
 
 
 def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run: bool, backend: Backend) -> Step:
-    base = tablelog.load(storage)
+    base = log.load(storage)
     due = compact.optimize(storage, base, options, dry_run=True, backend=backend)[1]
     most = budget.max_bytes
     done = compact.optimize(
@@ -156,7 +158,7 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
 
 
 def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
-    base = tablelog.load(storage)
+    base = log.load(storage)
     stale = max(found or 0 for found in stale_by_dimension(Index(storage, base)).values())
     if not stale:
         return Step("joins", "nothing was due")
@@ -181,7 +183,7 @@ def _rewritten(done: Optimized) -> str:
 
 
 def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
-    done: Vacuumed = tablelog.vacuum.vacuum(storage, older_than=older_than, dry_run=dry_run)
+    done: Vacuumed = vacuum.vacuum(storage, older_than=older_than, dry_run=dry_run)
     if not done.paths and not done.versions:
         return Step("vacuum", "nothing was due", receipt=done)
     what = f"{_files(len(done.paths))} ({size_text(done.bytes)}) and {len(done.versions)} versions"
