@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 __all__ = ["Table", "Version", "require_version"]
 
 _LOG = logging.getLogger("zskip")
-_ATTEMPTS = 5
+_ATTEMPTS = 50
 _SAMPLED_FILES = 200
 _FEWEST_ASKED, _MUCH_LESS = 20, 0.8
 """Logged plans by which a layout is judged, and the share of today's reading below which another one is proposed."""
