@@ -34,7 +34,7 @@ from nbclient import NotebookClient
 import zskip
 from tests import ROOT
 from zskip.cli.main import main
-from zskip.language.functions.documentation import predicates_page
+from tests.docs.predicates_page import predicates_page
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(

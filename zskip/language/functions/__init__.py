@@ -2,8 +2,7 @@
 
 ``function``: the class of an entry, parsed arguments and types · ``numbers``: the operators, abs, round, CAST ·
 ``widths``: the types in which engines compute · ``dates``: year, hour, date_trunc, intervals · ``strings``: left ·
-below: functions without a rule, which DuckDB evaluates · ``documentation``: docs/predicates.md, generated from these
-tables.
+below: functions without a rule, which DuckDB evaluates. docs/predicates.md is made of these tables.
 
 The bounds of a result follow from those of the argument where the function is monotone over the argument's range.
 """
