@@ -91,9 +91,10 @@ files are read if the first table lacks a function; on tables that a Spark sessi
 
 DuckDB computes in a private database in memory, which opens no file and loads no extension, with locked settings. The
 condition is first parsed as data by DuckDB's own parser, and refused if it contains anything else. If a value raises
-an error, its file is read. Trying values may take a tenth of a second of processor time for each plan, in batches
-whose cost is bounded before they run. Files are read if this time does not suffice, if a string has more than 4,096
-bytes, and if one value could take too long, as with a regular expression that repeats thousands of times.
+an error, its file is read. The work of trying values is counted before they are tried, and bounded to about a tenth of
+a second for each plan: some thousand values of a short condition. Files are read if that does not suffice, if a string
+has more than 4,096 bytes, and if one value could take too long, as with a regular expression that repeats thousands of
+times.
 
 Binary columns, and times and timestamps in units other than microseconds, are not computed, since their type in a
 file may differ from that of the table.

@@ -33,8 +33,8 @@ from nbclient import NotebookClient
 
 import zskip
 from tests import ROOT
-from zskip.cli.main import main
 from tests.docs.predicates_page import predicates_page
+from zskip.cli.main import main
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from tests.docs.predicates_page import predicates_page
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.language.functions import FUNCTIONS, NAMED
-from tests.docs.predicates_page import predicates_page
 from zskip.language.functions.function import ArgumentBinder, Function
 from zskip.language.tree import Call, Scalar
 from zskip.stats import Ranges, Statistics

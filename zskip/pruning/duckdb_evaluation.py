@@ -16,17 +16,14 @@ import math
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
-from cachetools import LRUCache
 
 from zskip.core import types as t
 from zskip.core.schema import split_path
@@ -40,46 +37,31 @@ if TYPE_CHECKING:
     import duckdb
 
 
-SECONDS = 0.1
+_MOST_WORK, _OF_QUESTION, _OF_UNIT = 1 << 26, 1 << 19, 1 << 8
+"""The work of one plan, about a nanosecond each: a tenth of a second in all; that of preparing an expression; and that
+of finding the values of a unit, and of a row of values for each character of the expression."""
 
 
 class Budget:
-    """Seconds of processor time that are left for enumeration. Units that are not evaluated in time are kept.
+    """The work that is left for the evaluation of expressions in one plan. Units that it does not cover are kept.
 
-    Time counts inside a ``with`` block, on its thread. It is processor time, so pruning does not depend on other load.
+    It is counted before it is done, so pruning does not depend on the machine or on other load.
 
-    >>> Budget(0).is_spent
-    True
+    >>> budget = Budget(100)
+    >>> budget.take(8, 30), budget.take(8, 30), budget.take(8, 5)
+    (3, 0, 2)
     """
 
-    __slots__ = ("_left", "_started")
+    __slots__ = ("_left",)
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._left = seconds
-        self._started: float | None = None
+    def __init__(self, work: float = _MOST_WORK) -> None:
+        self._left = work
 
-    def __enter__(self) -> None:
-        self._started = time.thread_time()
-
-    def __exit__(self, *_: object) -> None:
-        if self._started is not None:
-            self._left -= time.thread_time() - self._started
-        self._started = None
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether no time is left."""
-        running = 0.0 if self._started is None else time.thread_time() - self._started
-        return running >= self._left
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Does not count the time of the block, for work that is done once per process and not in every plan."""
-        before = time.thread_time()
-        try:
-            yield
-        finally:
-            self._left += time.thread_time() - before
+    def take(self, rows: int, work: float) -> int:
+        """How many of some rows may be evaluated, if each takes so much work."""
+        possible = int(max(0, min(rows, self._left // work)))
+        self._left -= possible * work if possible else 0
+        return possible
 
 
 _TRUE, _FALSE, _NULL, _RAISED = 1, 0, 2, -1
@@ -90,14 +72,8 @@ _MAX_STRING = 4096
 _WIDEST, _MOST_ROWS = 1024, 1 << 17
 """The most values of a column in one unit, and the most rows of values in all units together."""
 
-_MOST_DISTINCT, _MOST_VALUE_BYTES = 1 << 14, 1 << 22
-"""The most distinct rows of values that are evaluated, and the most bytes of a column's distinct values."""
-
-_MAX_CACHED = 64
-"""Cached evaluations. A plan repeats them for shards, files and row groups, and for its reasons."""
-
-_MAX_IDLE = 4
-"""Idle connections of a time zone, and time zones with idle connections."""
+_MOST_THREADS = 8
+"""Databases that are kept: each thread has its own for each time zone."""
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -106,10 +82,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-
-_lock = threading.Lock()
-_answers: LRUCache[tuple[str, str, bytes], np.ndarray] = LRUCache(_MAX_CACHED)
-_idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
 def computed(
@@ -125,12 +97,11 @@ def computed(
     of its values, or the budget runs out before it.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    if budget.is_spent or not unsure.any():
+    if not unsure.any() or not budget.take(1, _OF_QUESTION + _OF_UNIT * len(found)):
         return found
-    with budget:
-        spans = [span_of(column) for column in computable.columns]
-        points = _points(unsure, spans, computable.columns, statistics)
-        codes = None if points is None else _codes(computable, points.values, budget)
+    spans = [span_of(column) for column in computable.columns]
+    points = _points(unsure, spans, computable.columns, statistics)
+    codes = None if points is None else _codes(computable, points.values, budget)
     if points is None or codes is None:
         return found
     is_unknown = codes == _RAISED
@@ -176,7 +147,6 @@ def _points(
     dictionaries: list[pa.Array] = []
     for span, count, column in zip(spans, counts, columns, strict=True):
         has_value = np.flatnonzero(span.value[unit])
-        others: list[tuple[np.ndarray, float | None]] = [(np.flatnonzero(span.null[unit]), None)]
         if _is_enumerable(column.type):
             widths = count[unit[has_value]].astype(np.int64)
             starts = np.cumsum(widths) - widths
@@ -187,23 +157,16 @@ def _points(
         else:
             ranges = statistics.columns.get(column.path)
             lower = pa.array([], column.type) if ranges is None else ranges.lower.take(pa.array(unit[has_value]))
-            if t.is_floating(column.type):
-                # 0.0 and -0.0 are equal, but functions tell them apart: evaluate both.
-                is_zero = pc.equal(lower, 0.0)
-                lower = pc.if_else(is_zero, pa.scalar(0.0, column.type), lower)
-                others.append((has_value[np.asarray(is_zero)], -0.0))
             encoded = lower.dictionary_encode()
             values, code = encoded.dictionary, np.asarray(encoded.indices)
-        if values.nbytes > _MOST_VALUE_BYTES or not _is_utf8(values):
+        if not _is_utf8(values):
             return None
-        kept = np.concatenate([has_value, *(positions for positions, _ in others)])
-        codes = [code, *(np.full(len(positions), len(values) + n) for n, (positions, _) in enumerate(others))]
-        chosen = [*(each[kept] for each in chosen), np.concatenate(codes)]
+        is_null = np.flatnonzero(span.null[unit])
+        kept = np.concatenate([has_value, is_null])
+        chosen = [*(each[kept] for each in chosen), np.append(code, np.full(len(is_null), len(values)))]
         unit = unit[kept]
-        dictionaries.append(pa.concat_arrays([values, pa.array([other for _, other in others], column.type)]))
+        dictionaries.append(pa.concat_arrays([values, pa.nulls(1, column.type)]))
     rows, row = np.unique(np.stack(chosen), axis=1, return_inverse=True)
-    if rows.shape[1] > _MOST_DISTINCT:
-        return None
     return _Points(unit, row.reshape(-1), [d.take(pa.array(code)) for d, code in zip(dictionaries, rows, strict=True)])
 
 
@@ -222,7 +185,10 @@ def _counts(span: Span, column: Reference, statistics: Statistics) -> np.ndarray
     elif ranges is None or ranges.lower.type != column.type:
         count = np.full(len(span), np.inf)
     else:
-        count = np.where(np.asarray(pc.fill_null(pc.equal(ranges.lower, ranges.upper), False)), 1.0, np.inf)
+        single = pc.equal(ranges.lower, ranges.upper)
+        if t.is_floating(column.type):
+            single = pc.and_(single, pc.not_equal(ranges.lower, 0.0))  # functions tell -0.0 from 0.0
+        count = np.where(np.asarray(pc.fill_null(single, False)), 1.0, np.inf)
     return np.where(span.value, count, 0.0)
 
 
@@ -236,20 +202,24 @@ def _is_utf8(values: pa.Array) -> bool:
 
 
 def _codes(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
-    """The outcome of each row of values; an error for rows with a long string. None if none are evaluated."""
+    """The outcome of each row of values; an error for those with a long string, and those that the budget leaves out.
+
+    None if the engine may not evaluate the expression.
+    """
     short = np.ones(len(values[0]), bool)
     for each in values:
         if t.is_string(each.type):
             short &= _lengths(each) <= _MAX_STRING
     chosen = np.flatnonzero(short)
-    if not len(chosen):
-        return None
     rows = [each.take(pa.array(chosen)) for each in values]
-    evaluated = computable.evaluate(rows) if computable.evaluate else _outcome_codes(computable, rows, budget)
+    if computable.evaluate:
+        evaluated = computable.evaluate([each.slice(0, budget.take(len(chosen), 16 * _OF_UNIT)) for each in rows])
+    else:
+        evaluated = _evaluated_by_duckdb(computable, rows, budget)
     if evaluated is None:
         return None
     codes = np.full(len(short), _RAISED, np.int8)
-    codes[chosen] = evaluated
+    codes[chosen[: len(evaluated)]] = evaluated
     return codes
 
 
@@ -257,49 +227,22 @@ def _lengths(texts: pa.StringArray) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False))
 
 
-def _outcome_codes(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
-    """The outcome of each value: TRUE, FALSE, NULL, or an error, also for values that the budget does not reach.
-
-    None if DuckDB may not evaluate the expression.
-    """
+def _evaluated_by_duckdb(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
+    """The outcomes of as many of the first rows as the budget allows; None if DuckDB may evaluate none."""
     named = {split_path(column.path): each for column, each in zip(computable.columns, values, strict=True)}
-    rows = pa.table(_nested(named))
-    key = (computable.sql, computable.timezone, _digest(rows))
-    with _lock:
-        known = _answers.get(key)
-    if known is not None:
-        return known
+    evaluator = _evaluator(computable.timezone, threading.get_ident(), os.getpid())
     try:
-        with budget.paused():
-            evaluator = _take_evaluator(computable.timezone)
-        answer = evaluator.answer(computable.sql, named, rows, budget)
+        return evaluator.answer(computable.sql, named, pa.table(_nested(named)), budget)
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB's client takes Ctrl-C for itself
             raise KeyboardInterrupt from error
         raise
-    _return_evaluator(evaluator)
-    if answer is not None and len(answer) == len(rows):
-        with _lock:
-            _answers[key] = answer
-    if answer is not None and len(answer) < len(rows):
-        answer = np.append(answer, np.full(len(rows) - len(answer), _RAISED, answer.dtype))
-    return answer
 
 
-def _take_evaluator(timezone: str) -> Evaluator:
-    """Takes an idle evaluator or makes a new one, so that threads do not wait for one another."""
-    try:
-        return _idle[timezone, os.getpid()].pop()
-    except (KeyError, IndexError):
-        return Evaluator(timezone)
-
-
-def _return_evaluator(evaluator: Evaluator) -> None:
-    idle = _idle.setdefault((evaluator.timezone, os.getpid()), [])
-    idle.append(evaluator)
-    del idle[_MAX_IDLE:]
-    if len(_idle) > _MAX_IDLE:
-        _idle.pop(next(iter(list(_idle))), None)
+@lru_cache(_MOST_THREADS)
+def _evaluator(timezone: str, thread: int, process: int) -> Evaluator:
+    """The evaluator of a thread, so that threads do not wait for one another."""
+    return Evaluator(timezone)
 
 
 class Evaluator:
@@ -319,28 +262,22 @@ class Evaluator:
     def answer(
         self, sql: str, columns: Mapping[tuple[str, ...], pa.Array], rows: pa.Table, budget: Budget
     ) -> np.ndarray | None:
-        """The outcomes for as many of the first rows as the budget allows; None if the expression is refused."""
+        """The outcomes of as many of the first rows as the budget allows; None for none, or a refused expression."""
         import duckdb
 
-        longest = max(
-            (int(_lengths(each).max(initial=0)) for each in columns.values() if t.is_string(each.type)), default=0
-        )
+        lengths = [int(_lengths(each).max(initial=0)) for each in columns.values() if t.is_string(each.type)]
         try:
             expression = self._allowed_expression(sql, columns)
-            batch = 0 if expression is None else _rows_at_once(list(_expressions(expression)), len(sql), longest)
-            if not batch:
+            if expression is None:
                 return None
-            answers = [np.empty(0, np.int8)]
-            for start in range(0, len(rows), batch):
-                if budget.is_spent:
-                    break
-                answers.append(self._answer_batch(sql, rows.slice(start, batch)))
+            work = _work_of_row(list(_expressions(expression)), len(sql), max(lengths, default=0))
+            reached = budget.take(len(rows), work)
+            return self._outcomes(sql, rows.slice(0, reached)) if reached else None
         except (duckdb.Error, RecursionError):
             # It is not a predicate over these types; the engine that runs an invalid one will raise.
             return None
-        return np.concatenate(answers)
 
-    def _answer_batch(self, sql: str, rows: pa.Table) -> np.ndarray:
+    def _outcomes(self, sql: str, rows: pa.Table) -> np.ndarray:
         self.con.register("zskip_values", rows)
         try:
             found = self.con.execute(
@@ -371,13 +308,6 @@ class Evaluator:
         expression: dict[str, Any] = select["select_list"][0]
         allowed = all(_is_allowed(each, columns, self.functions) for each in _expressions(expression))
         return expression if allowed else None
-
-
-def _digest(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return xxhash.xxh3_128_digest(sink.getvalue())
 
 
 def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
@@ -442,13 +372,12 @@ _PATTERNS = {
     "not_ilike_escape", "~~", "!~~", "~~*", "!~~*", "~~~",
 }  # fmt: skip
 
-_MOST_BYTES, _MOST_SECONDS = 4 << 20, 0.01
-"""Of the texts, and of the time, for one batch of values: DuckDB cannot be interrupted inside one, and its memory limit
-does not cover its texts."""
+_OF_PATTERN = 64
+"""How much longer the search for a pattern takes than other functions of a text."""
 
 
-def _rows_at_once(expressions: Sequence[dict[str, Any]], characters: int, longest: int) -> int:
-    """The number of values that one batch may hold; 0 if a single one may cost too much.
+def _work_of_row(expressions: Sequence[dict[str, Any]], characters: int, longest: int) -> float:
+    """The work of evaluating an expression for one row. DuckDB cannot be interrupted, and does not limit its texts.
 
     ``characters``: of the SQL · ``longest``: the most bytes of a string among the values.
 
@@ -456,15 +385,8 @@ def _rows_at_once(expressions: Sequence[dict[str, Any]], characters: int, longes
     constants and columns together. The time of a search, or of a pattern, is that length times the pattern's.
     """
     names = {str(each.get("function_name")) for each in expressions}
-    weights = [_pattern_weight(each) for each in expressions]
-    columns = sum(each["class"] == "COLUMN_REF" for each in expressions)
-    length = 64 + characters * (16 if "strftime" in names else 1) + 4 * max(longest, 16) * columns
-    a_byte = 1e-9 if _PATTERNS.isdisjoint(names) else 1e-7 * math.prod(weights)
-    seconds = 2e-6 * len(expressions) + length * characters * a_byte
-    memory = length * len(expressions) * (40 if "split_part" in names else 1)
-    if seconds > SECONDS or memory > _MOST_BYTES:
-        return 0
-    return int(min(_MOST_BYTES // memory, max(1, _MOST_SECONDS / seconds), 1 << 14))
+    pattern = 1 if _PATTERNS.isdisjoint(names) else _OF_PATTERN * math.prod(map(_pattern_weight, expressions))
+    return characters * (_OF_UNIT + pattern * (characters + longest))
 
 
 def _pattern_weight(expression: dict[str, Any]) -> float:
