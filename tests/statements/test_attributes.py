@@ -378,6 +378,22 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
         assert f"attributes of '{customer.uri}': \"region\" = 'EUROPE': 2 files skipped" in explained
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*), sum(f.v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE' "
+        "AND f.v < (SELECT 2 * avg(g.v) FROM {facts} g WHERE g.ck = c.k)",
+        "WITH d AS MATERIALIZED (FROM {customer} WHERE region = 'EUROPE') SELECT (SELECT count(*) FROM {facts} f JOIN "
+        "d ON ck = k), (SELECT sum(v) FROM {facts} g JOIN d ON ck = k)",
+    ],
+)
+def test_a_dimension_that_a_plan_reads_through_a_cte(tmp_path: Path, statement: str) -> None:
+    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
+    with duckdb.connect() as con:
+        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+    assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == 2
+
+
 def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
     nation = zskip.write(pa.table({"nk": [1, 2], "zone": ["north", "south"]}), tmp_path / "nation", by=["nk"])
     people = pa.table({"key": [1, 2, 3], "nation": [1, 2, 2]})

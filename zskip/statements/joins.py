@@ -18,7 +18,7 @@ down to its scan through operators that pass it on unchanged:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -73,7 +73,7 @@ class JoinKeys(NamedTuple):
 
 class _Column(NamedTuple):
     """A column of the table at ``place``. ``path``: the operators from one side of a join down to the table's scan,
-    each with the number of the child that leads there."""
+    each with the number of the child that leads there; from the scan of a CTE it goes on in the CTE's query."""
 
     place: int
     name: str
@@ -89,17 +89,21 @@ def join_keys(root: Node, stubs: Sequence[StubColumns], *, groups: bool = True) 
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
     once = places_scanned_once(root)
+    queries = {node.info.get("Table Index", ""): node.children[0] for node in root.walk() if node.name == "CTE"}
     found = [
         one
         for node in root.walk()
         if node.name == "HASH_JOIN" and len(node.children) == 2
-        for one in _join_keys(node, stubs, groups)
+        for one in _join_keys(node, stubs, groups, queries)
         if {one.place, one.source} <= once and one.place != one.source
     ]
     return list(dict.fromkeys(found))
 
 
-def _join_keys(join: Node, stubs: Sequence[StubColumns], groups: bool) -> Iterator[JoinKeys]:
+def _join_keys(
+    join: Node, stubs: Sequence[StubColumns], groups: bool, queries: Mapping[str, Node]
+) -> Iterator[JoinKeys]:
+    """``queries``: of the CTEs, by their numbers in the plan."""
     kind = join.info.get("Join Type", "")
     for condition in join.info.get("Conditions", "").split("\n"):
         parts = _EQUALITY.split(condition)
@@ -107,7 +111,7 @@ def _join_keys(join: Node, stubs: Sequence[StubColumns], groups: bool) -> Iterat
             continue
         casts = [_WIDENED.fullmatch(term) for term in (parts[0], parts[2])]
         terms = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), casts, strict=True)]
-        left, right = (_traced(child, term, stubs) for child, term in zip(join.children, terms, strict=True))
+        left, right = (_traced(child, term, stubs, queries) for child, term in zip(join.children, terms, strict=True))
         if left is None or right is None:
             continue
         if not groups and any(node.name in _GROUPS for node, _ in (*left.path, *right.path)):
@@ -119,12 +123,12 @@ def _join_keys(join: Node, stubs: Sequence[StubColumns], groups: bool) -> Iterat
             yield JoinKeys(right.place, right.name, left.place, left.name, nulls, _may_pad(left), widened)
 
 
-def _traced(side: Node, term: str, stubs: Sequence[StubColumns]) -> _Column | None:
+def _traced(side: Node, term: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]) -> _Column | None:
     """The column of a scan that a term refers to on one side of a join; None if that cannot be traced."""
     ordinal = _ORDINAL.fullmatch(term)
     if ordinal is not None:
         return _numbered(side, int(ordinal[1]), stubs, ())
-    named = _named(side, term, stubs, ())
+    named = _named(side, term, stubs, ()) or _named_in_cte(side, term, stubs, queries)
     if named is None and _has_one_column(side):
         only = _numbered(side, 0, stubs, ())
         # The plan prints a correlated subquery's column under the name of the outer column that it must equal. And of
@@ -176,6 +180,19 @@ def _named(node: Node, name: str, stubs: Sequence[StubColumns], path: tuple[tupl
     return None if found is None else _Column(owners[0], stubs[owners[0]].printed[name], (*path, *found))
 
 
+def _named_in_cte(
+    side: Node, name: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]
+) -> _Column | None:
+    """The column with this name in the query of a CTE, if a scan of the CTE alone feeds one side of a join. The plan of
+    a correlated subquery has the outer rows as such a CTE."""
+    node, path = side, []
+    while len(node.children) == 1:
+        path.append((node, 0))
+        (node,) = node.children
+    query = queries.get(node.info.get("CTE Index", "")) if node.name == "CTE_SCAN" else None
+    return None if query is None else _named(query, name, stubs, (*path, (node, 0)))
+
+
 def _path_to(node: Node, place: int) -> tuple[tuple[Node, int], ...] | None:
     if node.place == place:
         return ()
@@ -206,7 +223,7 @@ def _is_grouped_by(node: Node, column: _Column, stubs: Sequence[StubColumns]) ->
 def _preserves_keys(column: _Column) -> bool:
     """Whether every value of the column on this side of the join is NULL or a value of the scan."""
     return all(
-        node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *_GROUPS, "CTE", "CROSS_PRODUCT")
+        node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *_GROUPS, "CTE", "CTE_SCAN", "CROSS_PRODUCT")
         or (node.name in _JOINS and node.info.get("Join Type") in _PASSES_KEYS)
         for node, _ in column.path
     )
