@@ -318,13 +318,16 @@ def attributed_tables(folder: Path, files: int, kind: str, workload: list[str]) 
     return {**tables, "lineorder": str(path)}
 
 
+# The dimensions of lineitem by their roles: the table of each, and its keys.
 LINEITEM_JOINS = {
-    "orders": {"l_orderkey": "o_orderkey"},
-    "customer": {"orders.o_custkey": "c_custkey"},
-    "nation": {"customer.c_nationkey": "n_nationkey"},
-    "region": {"nation.n_regionkey": "r_regionkey"},
-    "part": {"l_partkey": "p_partkey"},
-    "supplier": {"l_suppkey": "s_suppkey"},
+    "orders": ("orders", {"l_orderkey": "o_orderkey"}),
+    "customer": ("customer", {"orders.o_custkey": "c_custkey"}),
+    "c_nation": ("nation", {"customer.c_nationkey": "n_nationkey"}),
+    "c_region": ("region", {"c_nation.n_regionkey": "r_regionkey"}),
+    "part": ("part", {"l_partkey": "p_partkey"}),
+    "supplier": ("supplier", {"l_suppkey": "s_suppkey"}),
+    "s_nation": ("nation", {"supplier.s_nationkey": "n_nationkey"}),
+    "s_region": ("region", {"s_nation.n_regionkey": "r_regionkey"}),
 }
 
 
@@ -334,7 +337,7 @@ def lines(section: str, folder: Path, files: int) -> None:
     path = folder / f"lines-{files}" / "lineitem"
     texts = {str(key): text for key, text in QUERIES.items()}
     if not path.exists():
-        joins = {name: (tables[name], keys) for name, keys in LINEITEM_JOINS.items()}
+        joins = {role: (tables[name], keys) for role, (name, keys) in LINEITEM_JOINS.items()}
         source = generated(folder) / "lineitem.parquet"
         zskip.write(str(source), path, workload=list(texts.values()), joins=joins, files=files)
     known = {**tables, "lineitem": str(path)}

@@ -16,12 +16,15 @@ import pytest
 
 import zskip
 from tests.statements.cases import statements
+from zskip.advisor.attribute_workload import star_workload
 from zskip.cli.main import main
+from zskip.core.schema import Schema
 from zskip.inspect.audit import doctor
 from zskip.statements.duckdb import pruned_tables
 from zskip.writer import append, star
 from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_table
+from zskip.writer.star import given_joins
 
 FORMS = statements("attributes", "forms")
 
@@ -244,6 +247,7 @@ def test_ten_thousand_statements_over_every_kind_of_change(star_tables: Star) ->
     assert _lives(star_tables, changes=12, statements=16) > 10
 
 
+FACTS = pa.table({"a": [1, 2, 3] * 60, "b": [1, 2, 3, 3] * 45, "v": range(180)})
 CUSTOMERS = pa.table({"k": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
 
 
@@ -565,6 +569,27 @@ def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
     assert set(table._index.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
 
 
+def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> None:
+    """Statements name a table by its path, however many roles it has."""
+    nation = str(tmp_path / "nation")
+    zskip.write(pa.table({"nk": [1, 2, 3], "zone": ["north", "south", "west"]}), nation, by=["nk"])
+    joins = {"buyer": (nation, {"a": "nk"}), "seller": (nation, {"b": "nk"})}
+    workload = [
+        f"SELECT sum(v) FROM facts JOIN '{nation}' n ON b = n.nk WHERE n.zone = 'south'",
+        "SELECT sum(v) FROM facts, nation n, nation m WHERE a = n.nk AND b = m.nk AND n.zone = 'north' AND v < 9 "
+        "AND v > (SELECT avg(g.v) FROM facts g WHERE g.v > 5)",
+    ]
+    texts, found = star_workload(workload, given_joins(joins), "facts", Schema(FACTS.schema), None)
+    assert [text.replace('"', "") for text in texts] == [
+        "seller.zone = 'south'",
+        "(v < 9) AND (buyer.zone = 'north')",
+        "v > 5",
+    ]
+    assert [join.attributes for join in found] == [("zone",), ("zone",)]
+    table = zskip.write(FACTS, tmp_path / "facts", workload=workload, joins=joins, files=6)
+    assert set(table._index.snapshot.layout.columns) == {'"seller.zone"', '"buyer.zone"', "v"}  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -572,6 +597,12 @@ def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
         ({"joins": {"c": (CUSTOMERS, {"ck": "key"})}}, 'has no column "key"'),
         ({"joins": {"c": (CUSTOMERS.slice(0, 2), {"ck": "region"})}}, "keys are integers, or strings"),
         ({"joins": {"c": CUSTOMERS}}, "joins= has no dimension and keys for 'c'"),
+        ({"joins": {"c": (CUSTOMERS, {"ck": 1})}}, "joins= has no dimension and keys for 'c'"),
+        ({"joins": {"a.c": (CUSTOMERS, {"ck": "k"})}}, "names a dimension 'a.c': give it a name without a dot"),
+        (
+            {"joins": {"c": (pa.table({"k": [{"a": 1}], "region": ["A"]}), {"ck": "k"})}},
+            "with k, struct<a: int64>: keys are",
+        ),
         ({"joins": {"a": (CUSTOMERS, {"b.k": "k"}), "b": (CUSTOMERS, {"a.k": "k"})}}, "in a circle"),
         ({"mode": "append"}, "joins the table's own dimensions"),
     ],

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from zskip.binder.workload_sql import is_query, named_tables
-from zskip.core.schema import Schema, identifier, join_path, split_path
+from zskip.core.schema import Schema, join_path
 from zskip.language import Predicate, conjunction
+from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.session import session_of
-from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns
+from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns, stub_sql
+from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
+from zskip.statements.joins import join_keys
+from zskip.tablelog import Dimension
 from zskip.tablelog.dimensions import attribute_name
-from zskip.writer.star import Join, joined_with, schema_of
+from zskip.writer.star import Join, in_order, joined_with, schema_of
 
 
 def star_workload(
@@ -25,21 +30,23 @@ def star_workload(
     schema: Schema,
     storage_options: Mapping[str, Any] | None,
 ) -> tuple[tuple[str, ...], tuple[Join, ...]]:
-    """The queries as conditions on the facts and on the attributes of their dimensions, and the joins with the
-    attributes that these conditions read.
+    """The queries as conditions on the facts and on the attributes of their dimensions, one for each place where a
+    query reads the facts under a condition; and the joins with the attributes that these conditions read.
 
-    ``facts``: the name of the facts in the statements, unless these name but one table besides the dimensions, which
-    have the names of ``joins`` · ``schema``: the facts'. A query that DuckDB cannot plan over these tables is returned
-    as it is.
+    A query names a dimension as ``joins`` does, or by the last part of its path; of several such roles, a table plays
+    those by whose keys it is joined. ``facts``: the name of the facts in the queries, unless these name but one table
+    besides the dimensions · ``schema``: the facts'. A query that DuckDB cannot plan over these tables is returned as it
+    is.
     """
-    named = {split_path(name)[0] for query in queries if is_query(query) for name in named_tables(query)}
-    others = named - {join.name for join in joins}
+    schemas = {join.name: schema_of(join, storage_options) for join in joins}
+    star = _Star(schema, schemas, tuple(_unread(join, schemas[join.name]) for join in in_order(joins)))
+    named = {_name(place) for query in queries for place in table_places(query, own_connection()).tables}
+    others = {name for name in named if not star.roles_of(name)}
     if len(others) == 1:
         facts = others.pop()
-    schemas = {join.name: schema_of(join, storage_options) for join in joins}
-    conditions = _conditions(queries, facts, schema, schemas)
-    read = {path for each in conditions if each is not None for path in each.columns}
-    texts = tuple(text if one is None else one.sql() or text for text, one in zip(queries, conditions, strict=True))
+    conditions = [star.conditions(query, facts.lower()) for query in queries]
+    read = {path for found in conditions for one in found for path in one.columns}
+    texts = tuple(one for query, found in zip(queries, conditions, strict=True) for one in _texts(found) or (query,))
     return texts, tuple(
         replace(
             join,
@@ -51,45 +58,79 @@ def star_workload(
     )
 
 
-def _conditions(
-    statements: Sequence[str], facts: str, schema: Schema, dimensions: Mapping[str, Schema]
-) -> list[Predicate | None]:
-    """For each statement, the condition on the rows of ``facts`` that its plan applies, with the conditions on
-    dimensions as conditions on the columns ``dimension.column``; None for a statement that DuckDB cannot plan, or that
-    has no condition.
+def _unread(join: Join, schema: Schema) -> Dimension:
+    """A dimension with all of its columns as attributes, before its rows are read."""
+    address = getattr(join.source, "uri", join.source)
+    return Dimension(
+        join.name, os.fspath(address) if isinstance(address, str | os.PathLike) else "", join.keys, schema.arrow, 0
+    )
 
-    ``facts`` and the keys of ``dimensions`` are the names of the tables in the statements.
-    """
-    import duckdb
 
-    names, schemas = [facts, *dimensions], [schema, *dimensions.values()]
-    fields = list(schema.arrow)
-    for name, each in dimensions.items():
-        fields += [pa.field(attribute_name(name, field.name), field.type) for field in each.arrow]
-    joined = Schema(pa.schema(fields))
-    found: list[Predicate | None] = []
-    for statement in statements:
+def _name(place: Place) -> str:
+    """The name of a table, or the last part of its path, in lower case."""
+    return Path(place.name).name.lower()
+
+
+def _texts(conditions: Sequence[Predicate]) -> list[str]:
+    """The different conditions, but for those that cannot be written as SQL."""
+    return [text for text in dict.fromkeys(one.sql() for one in conditions) if text is not None]
+
+
+@dataclass(frozen=True)
+class _Star:
+    """``schema``: the facts' · ``schemas``: the dimensions', by their names · ``dimensions``: each after those that
+    have its keys."""
+
+    schema: Schema
+    schemas: Mapping[str, Schema]
+    dimensions: tuple[Dimension, ...]
+
+    def roles_of(self, name: str) -> list[Dimension]:
+        """The dimensions that may have this name in a statement."""
+        return [each for each in self.dimensions if name in (each.name.lower(), Path(each.uri).name.lower())]
+
+    def conditions(self, statement: str, facts: str) -> list[Predicate]:
+        """The conditions on the facts that a statement's plan applies, one for each place where it reads them under a
+        condition. Those on dimensions are conditions on the columns ``dimension.column``."""
+        import duckdb
+
+        fields = list(self.schema.arrow)
+        for name, each in self.schemas.items():
+            fields += [pa.field(attribute_name(name, field.name), field.type) for field in each.arrow]
+        joined = Schema(pa.schema(fields))
+        places = [
+            (place, self.roles_of(_name(place)))
+            for place in table_places(statement, own_connection()).tables
+            if _name(place) == facts or self.roles_of(_name(place))
+        ]
+        schemas = [self.schemas[roles[0].name] if roles else self.schema for _, roles in places]
+        found = []
         with duckdb.connect() as con:
             stubs = make_stubs([each.arrow for each in schemas], statement)
-            for name, stub in zip(names, stubs, strict=True):
-                con.register(stub.name, stub.rows)
-                con.execute(f"CREATE VIEW {identifier(name)} AS FROM {stub.sql}")
-            root = engine_plan(con, statement, stubs)
+            edits = [(one.start, one.end, stub_sql(one, stub)) for (one, _), stub in zip(places, stubs, strict=True)]
+            root = engine_plan(con, edited(statement, edits), stubs)
             if root is None:
-                found.append(None)
-                continue
+                return []
             columns = printed_columns(root, stubs, statement)
-            for place, name in enumerate(dimensions, 1):
-                printed = {label: attribute_name(name, column) for label, column in columns[place].printed.items()}
-                columns[place] = columns[place]._replace(printed=printed)
-            scans = root.scans(columns) or ()
-            conditions = [
-                conditions_of([scan for scan in scans if scan.place == place], joined, lambda: session_of(con))
-                for place in {scan.place for scan in scans}
-            ]
-        predicates = [one.predicate for one in conditions if one.predicate is not None]
-        found.append(conjunction(predicates) if predicates else None)
-    return found
+            joins = closed(join_keys(root, columns))
+
+            def condition(place: int, dimension: Dimension | None = None) -> Predicate | None:
+                """The condition on the rows of a place; as attributes of the facts, if it is that of a dimension."""
+                known = list(columns)
+                if dimension is not None:
+                    names = {label: attribute_name(dimension.name, one) for label, one in known[place].printed.items()}
+                    known[place] = known[place]._replace(printed=names)
+                scans = [scan for scan in root.scans(known) or () if scan.place == place]
+                return conditions_of(scans, joined, lambda: session_of(con)).predicate
+
+            for number in (number for number, (_, roles) in enumerate(places) if not roles):
+                played = [
+                    one for one in reached(self.dimensions, joins, number) if one.dimension in places[one.place][1]
+                ]
+                parts = [condition(number), *(condition(one.place, one.dimension) for one in played)]
+                if given := [part for part in parts if part is not None]:
+                    found.append(conjunction(given))
+        return found
 
 
 def with_attributes(

@@ -39,17 +39,17 @@ from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """A dimension of facts that a statement joins by the dimension's keys. ``place``: of the dimension's table ·
     ``joins``: one for each of its keys · ``hops``: the dimensions whose columns these keys are, if not the facts'."""
 
     dimension: Dimension
     place: int
     joins: tuple[JoinKeys, ...]
-    hops: tuple[_Reached, ...]
+    hops: tuple[Reached, ...]
 
     @property
-    def chain(self) -> list[_Reached]:
+    def chain(self) -> list[Reached]:
         """The dimension, and those over whose columns the facts reach it."""
         return [self, *(further for hop in self.hops for further in hop.chain)]
 
@@ -59,13 +59,13 @@ def prune_by_attributes(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys]
     facts = [number for number, table in enumerate(tables) if table.survivors.index.snapshot.dimensions]
     if not facts:
         return
-    joins = _closed([join for join in joins if can_prune(tables, join)])
+    joins = closed([join for join in joins if can_prune(tables, join)])
     for number in facts:
-        for one in _reached(tables, joins, number):
+        for one in reached(tables[number].survivors.index.snapshot.dimensions, joins, number):
             _prune(tables[number], one, tables, ask)
 
 
-def _closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
+def closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
     """The joins, with those that follow from equal keys: a row needs a key of b, which needs one of c."""
     found = dict.fromkeys(joins)
     pending = list(joins)
@@ -87,12 +87,14 @@ def _closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
     return list(found)
 
 
-def _reached(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], facts: int) -> list[_Reached]:
-    """The dimensions of a table of facts that the statement joins by all of their keys, at each place."""
-    dimensions = tables[facts].survivors.index.snapshot.dimensions
+def reached(dimensions: Sequence[Dimension], joins: Sequence[JoinKeys], facts: int) -> list[Reached]:
+    """The dimensions of the facts at a place that a statement joins by all of their keys, at each of their places.
+
+    ``dimensions``: each after those that have its keys · ``joins``: `closed`
+    """
     names = {dimension.name for dimension in dimensions}
-    found: list[_Reached] = []
-    for dimension in dimensions:  # a dimension comes after those that have its keys
+    found: list[Reached] = []
+    for dimension in dimensions:
         for place in sorted({join.source for join in joins}):
             used, hops = [], []
             for key_of_facts, key in dimension.keys:
@@ -105,11 +107,11 @@ def _reached(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], facts: in
                         hops += [] if hop is None else [hop]
                         break
             if len(used) == len(dimension.keys):
-                found.append(_Reached(dimension, place, tuple(used), tuple(hops)))
+                found.append(Reached(dimension, place, tuple(used), tuple(hops)))
     return found
 
 
-def _prune(facts: JoinedTable, one: _Reached, tables: Sequence[JoinedTable], ask: Ask) -> None:
+def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask: Ask) -> None:
     dimension, source = one.dimension, tables[one.place]
     predicate = source.survivors.predicate
     if predicate is None or not predicate.columns & {join_path([name]) for name in dimension.attributes.names}:
@@ -144,7 +146,7 @@ _Versioned: TypeAlias = "list[tuple[str | None, NDArray[np.bool_]]]"
 
 def _allowed(
     facts: Survivors,
-    chain: Sequence[_Reached],
+    chain: Sequence[Reached],
     versions: Sequence[str | None],
     predicate: Predicate,
     schema: Schema,
@@ -178,7 +180,7 @@ class _Stale(NamedTuple):
     """
 
     facts: JoinedTable
-    one: _Reached
+    one: Reached
     source: JoinedTable
     ask: Ask | None
 

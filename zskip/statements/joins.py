@@ -180,9 +180,7 @@ def _named(node: Node, name: str, stubs: Sequence[StubColumns], path: tuple[tupl
     return None if found is None else _Column(owners[0], stubs[owners[0]].printed[name], (*path, *found))
 
 
-def _named_in_cte(
-    side: Node, name: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]
-) -> _Column | None:
+def _named_in_cte(side: Node, name: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]) -> _Column | None:
     """The column with this name in the query of a CTE, if a scan of the CTE alone feeds one side of a join. The plan of
     a correlated subquery has the outer rows as such a CTE."""
     node, path = side, []

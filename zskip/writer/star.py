@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, names_given, split_path
+from zskip.core.schema import Schema, split_path
 from zskip.engines.arrow import to_arrow
 from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest
 from zskip.plan import find_survivors
@@ -66,8 +66,11 @@ def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
     found = []
     for name, given in (joins or {}).items():
         match given:
-            case (source, Mapping() as keys) if isinstance(name, str) and name and "." not in name and keys:
-                names_given([*keys, *keys.values()], "joins")
+            case (source, Mapping() as keys) if keys and all(
+                isinstance(each, str) for pair in keys.items() for each in pair
+            ):
+                if not isinstance(name, str) or not name or "." in name:
+                    raise InvalidOption(f"joins= names a dimension {name!r}: give it a name without a dot.")
                 found.append(Join(name, source, tuple(keys.items())))
             case _:
                 raise InvalidOption(
@@ -254,7 +257,7 @@ def joined_with(
         if owner is not None and schema.find([attribute]) is None and column not in wanted[owner]:
             wanted[owner].append(column)
     loaded: list[_Loaded] = []
-    for join in _in_order(joins):
+    for join in in_order(joins):
         further = _keys_of(join.name, joins)
         loaded.append(_load(join, wanted[join.name], further, schema, loaded, storage_options))
     star = Star(tuple(loaded))
@@ -291,7 +294,7 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
     return Star(tuple(loaded))
 
 
-def _in_order(joins: Sequence[Join]) -> list[Join]:
+def in_order(joins: Sequence[Join]) -> list[Join]:
     """The joins, each after those whose columns are its keys. Raises `InvalidOption` for a circle."""
     names = {join.name for join in joins}
     done: list[Join] = []
@@ -336,8 +339,8 @@ def _load(
         table = table.filter(pc.is_valid(_plain(table.column(key))))
     table = table.combine_chunks()
     key_columns = {key: _plain(table.column(key)) for key in keys}
-    _require_unique(join, pa.table(key_columns))
     _require_comparable(join, {key: column.type for key, column in key_columns.items()}, facts, loaded)
+    _require_unique(join, pa.table(key_columns))
     fields = [pa.field(name, schema.columns[Schema(schema.arrow).column(name).path].type) for name in attributes]
     for field in fields:
         schema.orderable([field.name])

@@ -32,10 +32,11 @@ from zskip.statements.duckdb.stubs import (
     file_columns,
     make_stubs,
     printed_columns,
+    stub_sql,
     tells_apart,
 )
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
-from zskip.statements.duckdb.table_places import Place, default_alias, edited, explained_start
+from zskip.statements.duckdb.table_places import edited, explained_start
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys
 from zskip.statements.plan_tree import Node, Scan, StubColumns
@@ -168,7 +169,7 @@ def _rules(
 
     def planned(stubs: Sequence[Stub]) -> Node | None:
         edits = [
-            (place.start, place.end, _stub_sql(place, stub))
+            (place.start, place.end, stub_sql(place, stub))
             for (place, _), stub in zip(parsed.found, stubs, strict=True)
         ]
         edits += file_columns(words, schemas)
@@ -232,12 +233,6 @@ def _after_row_rules(
                 reasons.append(f"count, min and max: {from_index.files:,} files answered by the index")
                 return PrunedTable(from_index.rest, from_index, tuple(reasons), types, ordered, rules.only_named)
     return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.only_named)
-
-
-def _stub_sql(place: Place, stub: Stub) -> str:
-    """The text that replaces a table by its stub."""
-    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place.name)}"
-    return f"SELECT * FROM {sql}" if place.bare else sql
 
 
 # --- queries that the rules need ---

@@ -25,7 +25,7 @@ import pyarrow as pa
 from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.statements.duckdb.session import in_transaction
-from zskip.statements.duckdb.table_places import Word, own_connection, shape
+from zskip.statements.duckdb.table_places import Place, Word, default_alias, own_connection, shape
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -119,6 +119,12 @@ def _stubs(tables: tuple[_Columns, ...], statement: str, respelled: bool, avoide
         sql = f"(SELECT {selected} FROM {name})"
         stubs.append(Stub(sql, name, rows, tuple(labels), StubColumns(name, printed)))
     return stubs
+
+
+def stub_sql(place: Place, stub: Stub) -> str:
+    """The text that replaces a table by its stub."""
+    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place.name)}"
+    return f"SELECT * FROM {sql}" if place.bare else sql
 
 
 def names_file_columns(words: Sequence[Word]) -> bool:
