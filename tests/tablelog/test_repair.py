@@ -191,3 +191,17 @@ def test_the_command_line_repairs(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["parts"] == [part]
     assert main(["plan", table.uri, "a = 7"]) == 0
     assert main(["index", table.uri, "--go-back"]) == 2
+
+
+def test_older_versions_with_a_part_that_was_made_again_let_a_vacuum_go_on(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(0, 600), tmp_path, by=["a"], files=6)
+    (shard,) = table._index.snapshot.shards
+    (tmp_path / shard.file_part.path).write_bytes(b"damaged")  # type: ignore[union-attr]
+    with pytest.raises(DamagedIndex):
+        table.vacuum()
+    zskip.repair(tmp_path)
+    before = sorted(path.name for path in tmp_path.glob("*.parquet"))
+    zskip.open(tmp_path).vacuum()
+    assert sorted(path.name for path in tmp_path.glob("*.parquet")) == before
+    assert zskip.open(tmp_path).plan().count() == 600
+    assert zskip.open(tmp_path).tend() is not None

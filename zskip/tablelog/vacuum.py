@@ -179,15 +179,26 @@ class _Named:
             keys = [_key(shard.file_part) for shard in snapshot.shards]
             new = [number for number, key in enumerate(keys) if key not in self._read]
             try:
-                index = Index(self.storage, snapshot) if new else None
-                self._files += [index.shard_paths(number) for number in new if index is not None]
+                self._files += self._paths(snapshot, new)
             except DamagedIndex:
-                if log.load(self.storage).horizon <= snapshot.version:
-                    raise
-                continue  # another vacuum came first, and has expired this version
+                newest = log.load(self.storage)
+                if newest.horizon > snapshot.version:
+                    continue  # another vacuum came first, and has expired this version
+                # The version of a repair names the files of the parts that it made again.
+                again = self._made_again(snapshot.version, newest.version)
+                self._files += self._paths(snapshot, [number for number in new if keys[number] not in again])
             self._read.update(keys)
             self._parts.update(part.path for part in snapshot.parts)
             self._parts.update(segment_paths(snapshot.sketches))
+
+    def _paths(self, snapshot: Snapshot, shards: Sequence[int]) -> list[pa.StringArray]:
+        index = Index(self.storage, snapshot) if shards else None
+        return [] if index is None else [index.shard_paths(number) for number in shards]
+
+    def _made_again(self, damaged: int, newest: int) -> set[str]:
+        """The paths of the parts that repairs after a version have made again."""
+        later = log.entries(self.storage, range(damaged + 1, newest + 1))
+        return {path for each in later if each.operation == "repair" for path in each.details.get("parts", ())}
 
     @property
     def paths(self) -> pa.StringArray:
