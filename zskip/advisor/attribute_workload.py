@@ -18,8 +18,7 @@ from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns, stub_sql
 from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
 from zskip.statements.joins import join_keys
-from zskip.tablelog import Dimension
-from zskip.tablelog.dimensions import attribute_name
+from zskip.tablelog.dimensions import Dimension, attribute_name
 from zskip.writer.star import Join, in_order, joined_with, schema_of
 
 
