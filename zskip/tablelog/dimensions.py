@@ -82,8 +82,3 @@ def version_name(dimension: str) -> str:
 def with_attributes(schema: pa.Schema, dimensions: Sequence[Dimension]) -> pa.Schema:
     """A table's schema with the columns that the index holds for its dimensions."""
     return pa.schema([*schema, *(field for each in dimensions for field in each.fields)], metadata=schema.metadata)
-
-
-def keys_of_dimensions(dimensions: Sequence[Dimension]) -> dict[str, int]:
-    """For each column that is the whole key of a dimension, how many keys there are; a row may have none of them."""
-    return {each.keys[0][0]: each.rows for each in dimensions if len(each.keys) == 1}

@@ -8,7 +8,11 @@ Columns are matched by name: a column that a file lacks is NULL there, and a nar
 | have all columns that are read, or none has it | with ``bound_schema``          | rows of the first × files  |
 | may lack some columns                          | with ``schema``                | one row: joins suffer      |
 
-``bound_schema`` and ``column_statistics`` are undocumented: without them, `binds_schemas` leaves ``schema``.
+``bound_schema`` is undocumented: without it, `binds_schemas` leaves ``schema``.
+
+No bounds go to DuckDB, though the index knows them and ``column_statistics`` would take them. Without statistics DuckDB
+orders joins as over a glob of the same files: by the counts of rows alone. With them it takes a range of integers for
+a count of distinct values, which foreign keys and keys with gaps are not, and ran some joins in a worse order.
 """
 
 from __future__ import annotations
@@ -100,7 +104,6 @@ def read_of_files(
     held: Mapping[str, str | None] | None = None,
     uniform: bool = False,
     of_files: bool = False,
-    statistics: Mapping[str, Mapping[str, str]] | None = None,
     guard: str = UNGUARDED,
 ) -> Select:
     """All rows of these files as the table's columns, for FROM. Its ``sql`` is no whole statement.
@@ -110,9 +113,8 @@ def read_of_files(
     completely before a field is extracted · ``form``: how the files store the rows, if not as the table does ·
     ``held``: the name of each column in the files, None for one that no file has; None if that is unknown ·
     ``uniform``: all files have the table's columns and types, except for ``partition_by`` · ``of_files``: the statement
-    reads DuckDB's own columns about files, which a subquery would hide · ``statistics``: for columns, ``min`` and
-    ``max`` over all rows, which DuckDB trusts, and perhaps ``distinct_count``, by which it estimates, as texts ·
-    ``guard``: an SQL expression that is FALSE, or raises an error when DuckDB binds the read.
+    reads DuckDB's own columns about files, which a subquery would hide · ``guard``: an SQL expression that is FALSE, or
+    raises an error when DuckDB binds the read.
 
     DuckDB's planner expects each file to have as many rows as the first one; with a ``schema=``, which only an unknown
     ``held`` needs, it expects one row in all.
@@ -136,7 +138,7 @@ def read_of_files(
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     # The default, "filename", may be one of the table's columns.
     file = file_column or (file_column_name(taken) if partition_by and form is None else None)
-    options = _Options(any(_holds_floats(field.type) for field in stored), file, guard, statistics or {})
+    options = _Options(any(_holds_floats(field.type) for field in stored), file, guard)
     if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
         held = None
     deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
@@ -199,7 +201,6 @@ class _Options:
     may_hold_nan: bool
     file_column: str | None
     guard: str
-    statistics: Mapping[str, Mapping[str, str]]
 
     def plain(self) -> str:
         """The columns of the first file."""
@@ -230,13 +231,6 @@ class _Options:
             given["can_have_nan"] = "true"
         if self.file_column is not None:
             given["filename"] = literal(self.file_column)
-        if self.statistics and "schema" not in options and binds_schemas():
-            # DuckDB reads a key as the path of a column: `"id"` unquoted would be the column id.
-            known = {
-                identifier(column): "MAP " + _struct({name: literal(value) for name, value in each.items()})
-                for column, each in self.statistics.items()
-            }
-            given["column_statistics"] = "MAP " + _struct(known)
         return f"read_parquet(${FILES}, {', '.join(f'{name} = {value}' for name, value in given.items())})"
 
 
@@ -255,15 +249,14 @@ def _value(column: StoredColumn, type: str, inside: str | None, whole: bool) -> 
 
 @lru_cache(maxsize=1)
 def binds_schemas() -> bool:
-    """Whether the installed DuckDB has the undocumented options ``bound_schema`` and ``column_statistics``."""
+    """Whether the installed DuckDB has the undocumented option ``bound_schema``."""
     import duckdb
 
     with TemporaryDirectory() as folder, duckdb.connect() as con:
         path = literal(str(Path(folder) / "probed.parquet"))
         con.execute(f"COPY (SELECT 7::INTEGER AS a, 'x' AS b) TO {path} (FORMAT parquet)")
         bound = "bound_schema = {'b': 'VARCHAR', 'a': 'BIGINT'}"
-        statistics = "column_statistics = MAP {'\"a\"': MAP {'min': '7', 'max': '9'}}"
-        read = f"FROM read_parquet([{path}], hive_partitioning = false, {bound}, {statistics}) WHERE a > 6"
+        read = f"FROM read_parquet([{path}], hive_partitioning = false, {bound}) WHERE a > 6"
         try:
             return con.sql(read).fetchall() == [("x", 7)]
         except duckdb.Error:

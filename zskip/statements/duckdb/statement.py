@@ -344,13 +344,12 @@ def _rewritten(
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
         read, survivors, schema = "", table.survivors, schema_of(index, con).arrow
-        named = named_columns(schema, text)
-        schema = named if table.only_named else schema
+        schema = named_columns(schema, text) if table.only_named else schema
         if of_files and table.index_rows is None and not len(survivors):
             # A read of no file would lack the columns that DuckDB adds.
             survivors = Survivors.of_all(index).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            by = ReadBy(tuple(schema.names), tuple(named.names), joined, freshness == "list", of_files)
+            by = ReadBy(tuple(schema.names), joined, of_files)
             read = read_survivors(survivors, con, values, by, guarding)
         if table.index_rows is not None:
             read = with_index_rows(read, table.index_rows, schema, values)

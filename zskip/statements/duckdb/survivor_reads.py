@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
-from zskip.core.offsets import int64s
-from zskip.core.schema import Column, Schema, identifier
+from zskip.core.schema import Schema, identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import (
     FILES,
@@ -33,14 +32,12 @@ from zskip.engines.duckdb.relation import readable_paths
 from zskip.errors import UnknownParameter, ZskipError
 from zskip.plan import Survivors
 from zskip.statements.duckdb.session import schema_of
-from zskip.tablelog.dimensions import keys_of_dimensions
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.plan.scan import Scan
     from zskip.statements.aggregates import IndexRows
-    from zskip.stats import Statistics
 
 
 class Values:
@@ -96,15 +93,12 @@ class Values:
 class ReadBy:
     """How a statement reads a table.
 
-    ``columns``: those that it may read · ``named``: those that its text names · ``joined``: it joins the table, so that
-    DuckDB's estimates matter, and the order of rows does not · ``listed``: the table's folder was listed, if others may
-    change its files · ``of_files``: it reads DuckDB's own columns about files.
+    ``columns``: those that it may read · ``joined``: it joins the table, so that DuckDB's estimates matter, and the
+    order of rows does not · ``of_files``: it reads DuckDB's own columns about files.
     """
 
     columns: tuple[str, ...]
-    named: tuple[str, ...] = ()
     joined: bool = False
-    listed: bool = True
     of_files: bool = False
 
 
@@ -132,11 +126,6 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     """The reads whose UNION ALL are the survivors."""
     index, snapshot = survivors.index, survivors.index.snapshot
     schema = schema_of(index, con).arrow
-    statistics: dict[str, dict[str, str]] = {}
-    if len(survivors) and _is_current(survivors, by.listed):
-        if by.joined:
-            statistics = survivors.once(("bounds", by.named), lambda: _column_statistics(survivors, by.named))
-        survivors = _without_empty(survivors)
     uniform = snapshot.uniform and (index.source is None or survivors.scan.plain)
     classes = everything = [_FileClass(np.ones(len(survivors), bool), None)]
     if len(survivors) and not uniform and binds_schemas():
@@ -164,7 +153,6 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
             held=each.held,
             uniform=uniform,
             of_files=by.of_files,
-            statistics=_of_stored(statistics, each.held),
             guard=guard,
         )
         reads.append(read)
@@ -195,34 +183,18 @@ def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
     return names[match[1]]
 
 
-def _of_stored(
-    statistics: Mapping[str, dict[str, str]], held: Mapping[str, str | None] | None
-) -> dict[str, dict[str, str]]:
-    """The same statistics by the names of the columns in the files."""
-    if held is None:
-        return dict(statistics)
-    return {inside: known for name, known in statistics.items() if (inside := held.get(name)) is not None}
-
-
-def _without_empty(survivors: Survivors) -> Survivors:
-    """The survivors that have rows, or the first one: DuckDB takes each file to be like the first."""
-    if not survivors.rows.null_count and int64s(survivors.rows).all():
-        return survivors
-    empty = np.asarray(pc.fill_null(pc.equal(survivors.rows, 0), False))
-    if empty.all():
-        empty[0] = False
-    return survivors.kept(~empty)
-
-
 def _typical_first(rows: np.ndarray) -> np.ndarray:
-    """An order of files that begins with one of the mean number of rows, if the first one has far more or fewer."""
+    """An order of files that begins with one of about the mean number of rows, if the first one has far more or fewer.
+
+    DuckDB expects the rows of the first file times the number of files.
+    """
     order = np.arange(len(rows))
     if not len(rows) or np.isnan(rows.astype(float)).any():
         return order
-    mean = rows.mean()
-    if mean / _FAR <= rows[0] <= mean * _FAR:
+    times = np.abs(np.log(np.maximum(rows, 1) / max(rows.mean(), 1)))
+    if times[0] <= np.log(_FAR):
         return order
-    typical = int(np.abs(rows - mean).argmin())
+    typical = int(times.argmin())
     return np.concatenate([[typical], np.delete(order, typical)])
 
 
@@ -234,7 +206,7 @@ def _literals(texts: Sequence[str | None]) -> str:
     return "[" + ", ".join("NULL" if text is None else literal(text) for text in texts) + "]"
 
 
-# --- what the index tells DuckDB of the files, so that its estimates are right ---
+# --- the columns that each file holds: without them, DuckDB would expect one row in all ---
 #
 # | what is known of a column in a file                 | from                                              |
 # | --------------------------------------------------- | ------------------------------------------------- |
@@ -244,7 +216,6 @@ def _literals(texts: Sequence[str | None]) -> str:
 
 _MOST_CLASSES = 4
 _HELD, _NULL, _UNKNOWN = 1, 2, 3
-_FIRST_YEAR, _LAST_YEAR = 1, 9999
 _CACHED_BYTES = 64
 _Names = tuple[str | None, ...]
 
@@ -390,86 +361,6 @@ def _schemas(survivors: Survivors, files: np.ndarray) -> Iterator[tuple[np.ndarr
         groups.setdefault(id(own), ([], own))[0].append(file)
     for found, own in groups.values():
         yield np.array(found, np.int64), own
-
-
-def _is_current(survivors: Survivors, listed: bool) -> bool:
-    """Whether all survivors are in the index, and as the index describes them.
-
-    ``listed``: files that others may change were compared with the index, unless its statistics are the user's.
-    """
-    snapshot = survivors.index.snapshot
-    if survivors.changes:
-        return False
-    listed = listed and snapshot.details.get("source") != "statistics"
-    return snapshot.managed or survivors.index.source is not None or listed
-
-
-def _column_statistics(survivors: Survivors, columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """For integers, dates and timestamps, what DuckDB may know of them in the survivors, as texts.
-
-    ``min`` and ``max``: a column is left out if its bounds are unknown in some file. DuckDB trusts these bounds: it
-    drops a condition that they prove, and loses rows outside them · ``distinct_count``: an estimate for integers that
-    are sparser than their range, by which DuckDB estimates joins. Without it DuckDB takes a range to be dense, so that
-    dates as 19981231 are twenty times too many, and runs the joins in another order.
-
-    | the column                    | ``distinct_count``                                     |
-    | ----------------------------- | ------------------------------------------------------ |
-    | refers to a dimension         | the dimension's keys                                   |
-    | has a range wider than rows   | the rows of the whole table, since it may be their key |
-    """
-    schema = survivors.index.snapshot.schema
-    stored = set(schema.arrow.names) - set(survivors.index.snapshot.partition_by)
-    wanted = [
-        column
-        for name in columns
-        if name in stored
-        and (column := schema.find([name], case_sensitive=True)) is not None
-        and (t.is_integer(column.type) or t.is_date(column.type) or t.is_timestamp(column.type))
-    ]
-    if not wanted or not len(survivors.numbers):
-        return {}
-    index, paths = survivors.index, tuple(column.path for column in wanted)
-
-    def known() -> dict[str, dict[str, str]]:
-        found = _hull(index.files_at(survivors.numbers, paths).statistics, wanted)
-        rows = index.snapshot.totals.rows
-        for column in wanted:
-            each = found.get(column.parts[0], {})
-            if rows is not None and each and t.is_integer(column.type) and rows <= int(each["max"]) - int(each["min"]):
-                each["distinct_count"] = str(rows)
-        for name, rows in keys_of_dimensions(index.snapshot.dimensions).items():
-            if name in found:
-                found[name]["distinct_count"] = str(rows)
-        return found
-
-    if len(survivors.numbers) < len(index):
-        return known()
-    return index.once(("bounds", paths), known, lambda _: _CACHED_BYTES * len(paths))
-
-
-def _hull(files: Statistics, wanted: Sequence[Column]) -> dict[str, dict[str, str]]:
-    found = {}
-    for column in wanted:
-        ranges = files.columns[column.path]
-        matters = pc.fill_null(ranges.has_value, True)
-        lower, upper = ranges.lower.filter(matters), ranges.upper.filter(matters)
-        if len(lower) and not lower.null_count and not upper.null_count:
-            least, greatest = _text(pc.min(lower)), _text(pc.max(upper))
-            if least is not None and greatest is not None:
-                found[column.parts[0]] = {"min": least, "max": greatest}
-    return found
-
-
-def _text(value: pa.Scalar) -> str | None:
-    """A bound as DuckDB reads it; None for a year that Arrow and DuckDB write in different ways."""
-    if t.is_integer(value.type):
-        return str(value.as_py())
-    if not _FIRST_YEAR <= pc.year(value).as_py() <= _LAST_YEAR:
-        return None
-    if t.is_timestamp(value.type) and value.type.tz is not None:
-        value = value.cast(pa.timestamp(value.type.unit, "UTC"))
-    text: str = value.cast(pa.string()).as_py()
-    return text
 
 
 # A SELECT of rows that represent files answered by the index, combined with the read of the other files.
