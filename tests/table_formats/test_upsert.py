@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
+from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
 
 import zskip
-from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, UnsupportedFormat
+from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, UnsupportedFormat
 from zskip.table_formats import delta_commit, iceberg_commit
 
 
@@ -47,14 +50,20 @@ class Delta:
         return by_id(pa.table(DeltaTable(self.path).scan()))
 
 
+def catalog_in(folder: Path) -> Any:
+    uri = f"sqlite:///{folder}/catalog.db"
+    catalog = load_catalog("c", type="sql", uri=uri, warehouse=f"file://{folder}/warehouse")
+    catalog.create_namespace("n")
+    return catalog
+
+
 class Iceberg:
     """An Iceberg table, as its own library and as zskip see it."""
 
-    def __init__(self, folder: Path) -> None:
-        uri = f"sqlite:///{folder}/catalog.db"
-        self.catalog = load_catalog("c", type="sql", uri=uri, warehouse=f"file://{folder}/warehouse")
-        self.catalog.create_namespace("n")
-        table = self.catalog.create_table("n.t", rows_of([1], 1).schema)
+    def __init__(self, folder: Path, version: int = 2) -> None:
+        self.catalog = catalog_in(folder)
+        properties = {"format-version": str(version)}
+        table = self.catalog.create_table("n.t", rows_of([1], 1).schema, properties=properties)
         for first in (0, 40):
             table.append(rows_of([*range(first, first + 40)], 1))
 
@@ -88,6 +97,7 @@ FORMATS: dict[str, Callable[[Path], Any]] = {
     "delta": Delta,
     "delta in partitions": lambda folder: Delta(folder, ["day"]),
     "iceberg": Iceberg,
+    "iceberg 1": lambda folder: Iceberg(folder, 1),
 }
 
 
@@ -200,6 +210,80 @@ def test_columns_stay_as_they_are(name: str, tmp_path: Path) -> None:
         with pytest.raises(SchemaMismatch, match=r"more|stamp|x"):
             table.open().upsert(rows, on="id")
     assert table.content() == dict.fromkeys(range(80), 1)
+
+
+REQUIRED = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string(), False)])
+
+
+def required_delta(folder: Path) -> tuple[Callable[[], zskip.Table], Callable[[], pa.Table]]:
+    write_deltalake(folder / "t", pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=REQUIRED))
+    return lambda: zskip.open(folder / "t"), lambda: pa.table(DeltaTable(folder / "t").scan())
+
+
+def required_iceberg(folder: Path) -> tuple[Callable[[], zskip.Table], Callable[[], pa.Table]]:
+    catalog = catalog_in(folder)
+    catalog.create_table("n.t", REQUIRED).append(pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=REQUIRED))
+    return lambda: zskip.open(catalog.load_table("n.t")), lambda: catalog.load_table("n.t").scan().to_arrow()
+
+
+@pytest.mark.parametrize("made", [required_delta, required_iceberg])
+def test_a_column_that_allows_no_null_takes_rows_without_one(made: Any, tmp_path: Path) -> None:
+    """Arrow calls every column of a table made from lists nullable."""
+    opened, theirs = made(tmp_path)
+    with pytest.raises(SchemaMismatch, match='"name" allows no NULL'):
+        opened().upsert(pa.table({"id": [2, 3], "name": ["new", None]}), on="id")
+    done = opened().upsert(pa.table({"id": [2, 3], "name": ["new", "c"]}), on="id")
+    assert (done.inserted, done.updated) == (1, 1)
+    rows = theirs()
+    assert not any(field.nullable for field in opened().schema)
+    assert dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True)) == {1: "a", 2: "new", 3: "c"}
+
+
+def test_old_dates_of_the_legacy_calendar_are_left_to_spark(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "day": [date(1560, 2, 20), date(2026, 1, 1)]})
+    write_deltalake(tmp_path / "t", rows)
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    log = tmp_path / "t/_delta_log/00000000000000000000.json"
+    size = file.stat().st_size
+    pq.write_table(rows.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), file)
+    log.write_text(log.read_text().replace(f'"size":{size}', f'"size":{file.stat().st_size}'))
+    for change in (
+        lambda: zskip.open(tmp_path / "t").upsert(rows.slice(1), on="id"),
+        lambda: zskip.cluster(tmp_path / "t", by="id"),
+    ):
+        with pytest.raises(SchemaError, match="legacy calendar"):
+            change()
+    assert zskip.open(tmp_path / "t").upsert(rows.slice(1).set_column(0, "id", pa.array([3])), on="id").inserted == 1
+
+
+ITEM = pa.struct([("x", pa.int64())])
+NULL_LISTS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "a list": (pa.list_(ITEM), [[{"x": 1}], None]),
+    "in a list": (pa.list_(pa.list_(ITEM)), [[[]], [None]]),
+    "in a struct": (pa.struct([("in", pa.list_(ITEM))]), [{"in": []}, {"in": None}]),
+    "in a map": (pa.map_(pa.string(), pa.list_(ITEM)), [[("a", [])], [("b", None)]]),
+}
+
+
+@pytest.mark.parametrize("name", NULL_LISTS)
+def test_a_null_list_of_structs_does_not_become_empty(name: str, tmp_path: Path) -> None:
+    """pyiceberg would write it so, in rows of the batch and in those beside them. The file is another writer's."""
+    type, values = NULL_LISTS[name]
+    rows = pa.table({"id": [1, 2], "items": pa.array(values, type)})
+    catalog = catalog_in(tmp_path)
+    table = catalog.create_table("n.t", rows.schema)
+    file = tmp_path / "warehouse/n/t/data/a.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(rows.cast(schema_to_pyarrow(table.schema())), file)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as snapshot:
+        (entry,) = parquet_files_to_data_files(table.io, table.metadata, iter([str(file)]))
+        snapshot.append_data_file(entry)
+    for batch in (rows.slice(0, 1), rows.slice(1)):
+        with pytest.raises(UnsupportedFormat, match='"items"'):
+            zskip.open(catalog.load_table("n.t")).upsert(batch, on="id")
+    with pytest.raises(UnsupportedFormat, match='"items"'):
+        zskip.cluster(catalog.load_table("n.t"), by="id")
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
 
 
 def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from zskip.storage import Storage
 
 def refuse_old_files(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> None:
     """`refuse_old_values` of files of a storage; their footers are read if a column has such a type."""
-    if not _has_times(schema):
+    if not paths or not _has_times(schema):
         return
     listed = storage.size_and_modified(paths)
     for number in footers.files_of(storage, listed, lambda writer: writer.legacy):

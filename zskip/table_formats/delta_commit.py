@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
+from zskip.parquet.legacy_calendar import refuse_old_files
 from zskip.stats import DataFiles
 from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, hive
@@ -46,7 +47,8 @@ _LONGEST_TEXT, _EXACT_DIGITS = 64, 15
 
 
 def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) -> None:
-    """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported."""
+    """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported, and `SchemaError` for
+    old dates in Spark's legacy calendar."""
     uri = source.storage.uri
     if source.fixed is not None:
         raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
@@ -70,6 +72,7 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
                 f'The Delta table at {uri} is partitioned by "{name}", a {type}: zskip lays out '
                 "partitions by texts, integers, dates and booleans."
             )
+    refuse_old_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
 
 
 def require_changeable(source: DeltaSource) -> None:

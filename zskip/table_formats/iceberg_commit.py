@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core import types as t
 from zskip.errors import CommitConflict, UnsupportedFormat, first_line
+from zskip.parquet.legacy_calendar import refuse_old_files
 from zskip.storage import Staged
 from zskip.table_formats.iceberg import IcebergSource, manifest_entries
 from zskip.table_formats.iceberg_metadata import path_in
@@ -57,11 +59,13 @@ def replace_files(
     Returns the number of files. If another writer commits first, the commit is retried while the replaced files are
     still live with the same deletes, and ``still`` accepts the newer index by not raising.
     Raises `CommitConflict`, with nothing changed, if they are not, or if the table was dropped or recreated; and
-    `UncertainCommit` if the catalog does not report whether the commit was made.
+    `UncertainCommit` if the catalog does not report whether the commit was made; `SchemaError` for old dates in Spark's
+    legacy calendar, and `UnsupportedFormat` for a NULL list of structs.
     """
     from pyiceberg.exceptions import CommitFailedException
 
     table = require_replaceable(source)
+    refuse_old_files(index.storage, index.paths(gone).to_pylist(), index.snapshot.schema.arrow)
     paths, deletes, columns = index.paths(gone), index.deletes(gone), index.snapshot.schema
     written: list[DataFile] = []
     with Staged(partial(_delete, table)) as staged:
@@ -183,17 +187,42 @@ def _delete(table: Table, paths: Sequence[str]) -> None:
 def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:
     from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 
+    _require_lists_kept(table, rows)
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     arranged = pa.Table.from_arrays([rows.column(one.name).cast(one.type) for one in schema], schema=schema)
     return _dataframe_to_data_files(table.metadata, arranged, table.io, run, numbers)
 
 
+def _require_lists_kept(table: Table, rows: pa.Table) -> None:
+    """Raise `UnsupportedFormat` if a list of structs is NULL: pyiceberg writes it as an empty list."""
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if any(map(_has_null_list_of_structs, values.chunks)):
+            raise UnsupportedFormat(
+                f'A list of structs in the column "{name}" of the Iceberg table {".".join(table.name())} is NULL: '
+                "pyiceberg would write an empty list in its place. Change the table with another library."
+            )
+
+
+def _has_null_list_of_structs(values: pa.Array) -> bool:
+    type = values.type
+    if t.is_struct(type):
+        return any(map(_has_null_list_of_structs, values.drop_null().flatten()))
+    if t.is_map(type):
+        entries = values.drop_null()
+        return any(map(_has_null_list_of_structs, (entries.keys, entries.items)))
+    if not t.is_list(type) and not t.is_large_list(type) and not t.is_fixed_size_list(type):
+        return False
+    return bool(t.is_struct(type.value_type) and values.null_count) or _has_null_list_of_structs(values.flatten())
+
+
 def _data_files(table: Table) -> Iterator[DataFile]:
+    from pyiceberg.manifest import ManifestContent
+
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
     with reading(snapshot.manifest_list, "a list of manifests of an Iceberg table"):
         manifests = snapshot.manifests(table.io)
     for manifest in manifests:
-        if manifest.content.name == "DATA":
+        if manifest.content == ManifestContent.DATA:  # a number in the manifests of tables of version 1
             yield from (entry.data_file for entry in manifest_entries(table, manifest))

@@ -142,7 +142,10 @@ class _Upsert:
         lacking = [name for name in now.names if name not in rows.column_names]
         if lacking:
             raise SchemaMismatch(f'The rows lack the column "{lacking[0]}". An upsert replaces whole rows.')
-        arrow = appended(now, rows.schema)
+        given = rows.schema
+        if index.source is not None:  # a column that allows no NULL stays as it is, if the batch has none there
+            given = pa.schema([field.with_nullable(False) for field in given])
+        arrow = appended(now, given)
         if index.source is not None:
             if not arrow.equals(now):
                 changes = [

@@ -168,6 +168,24 @@ def test_a_limit_takes_the_best_merges_and_leaves_the_rest_for_the_next_run(tmp_
         table.optimize(full=True, max_bytes=limit)
 
 
+def test_many_short_nights_reach_what_their_limit_allows(tmp_path: Path) -> None:
+    """Forty appends in no order: one merge of nearly all is due, and each night may rewrite a quarter."""
+    table = zskip.write(rows_of(500, 1), tmp_path / "t", by=["a", "b"], rows_per_file=500)
+    for seed in range(2, 41):
+        table.append(rows_of(500, seed))
+    before, (whole, unsorted) = ids(table), (table._index.snapshot.totals.bytes, skipped(table))
+    assert whole is not None
+    assert table.optimize(dry_run=True).files_rewritten > 30
+    assert table.optimize(dry_run=True, max_bytes=whole // 4).files_rewritten > 0
+    nights = 0
+    while (done := table.optimize(max_bytes=whole // 4)).files_rewritten:
+        assert done.bytes_rewritten <= whole // 4
+        nights += 1
+    assert nights >= 4
+    assert ids(table) == before
+    assert 1 - skipped(table) < 0.5 * (1 - unsorted)
+
+
 def test_small_memory_is_enough(tmp_path: Path) -> None:
     table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a", "b"], files=4)
     for seed in range(2, 8):
@@ -309,8 +327,8 @@ def _most_rewrites(rows: int, total: int) -> float:
     return float(np.log2(within / rows) + (rows < 90) + np.log(total / within) / np.log(4))
 
 
-def merges_of(groups: np.ndarray) -> list[list[int]]:
-    """The groups that the rule merges, each of which is given by its rows and the bounds of two columns."""
+def merges_of(groups: np.ndarray, max_bytes: int | None = None) -> list[list[int]]:
+    """The groups that the rule merges, each of which is given by its rows of 10 bytes and the bounds of two columns."""
     ranges = {
         name: Ranges(*(pa.array(groups[:, place]) for place in (at, at + 1)), **flags(len(groups)))
         for name, at in (("a", 1), ("b", 3))
@@ -318,7 +336,9 @@ def merges_of(groups: np.ndarray) -> list[list[int]]:
     rows = groups[:, 0]
     look_ups = LookUps.of(Statistics(pa.array(rows.astype(np.int64)), ranges), ["a", "b"], None)
     paths = pa.array([f"{number}.parquet" for number in range(len(groups))])
-    return [merge.numbers.tolist() for merge in merges(paths, rows, look_ups, 100)]
+    sizes = 10 * rows.astype(np.int64)
+    found = merges(paths, rows, look_ups, 100, sizes=sizes, max_bytes=max_bytes)
+    return [merge.numbers.tolist() for merge in found]
 
 
 def flags(count: int) -> dict[str, pa.Array]:
@@ -337,6 +357,13 @@ def test_a_merge_must_grow_four_times_and_save_a_fifth() -> None:
     assert all(0 not in each for each in merges_of(large))
     unknown = np.array([[100, np.nan, np.nan, np.nan, np.nan]] * 4)
     assert [sorted(each) for each in merges_of(unknown)] in ([], [[0, 1, 2, 3]])
+
+
+def test_a_limit_merges_groups_that_fit_in_place_of_all_at_once() -> None:
+    same = np.array([[100, 0.0, 1.0, 0.0, 1.0]] * 64)
+    assert [len(each) for each in merges_of(same)] == [64]
+    assert [len(each) for each in merges_of(same, max_bytes=16_000)] == [16] * 4
+    assert merges_of(same, max_bytes=3_999) == []
 
 
 def test_small_groups_merge_where_they_double_or_fill_a_file() -> None:

@@ -153,7 +153,9 @@ def _sets(
         rows = np.asarray(pc.fill_null(index.row_counts(numbers), 0), np.float64)
         full = append.rows_per_file(index.snapshot, options)
         group_of = np.unique(group, return_inverse=True)[1]
-        for merge in merges(paths, rows, look_ups.of_files(numbers), full, group_of):
+        sizes = np.asarray(pc.fill_null(index.sizes(numbers), 0))
+        of_files = look_ups.of_files(numbers)
+        for merge in merges(paths, rows, of_files, full, group_of, sizes=sizes, max_bytes=max_bytes):
             found.append(_Set(everything.narrowed(numbers[merge.numbers]), merge.weights))
             new[merge.numbers] = False
     if new.any():

@@ -110,7 +110,7 @@ class _Compaction:
             again = False
             index = Index(self.storage, self.snapshot)
             sizes = np.asarray(pc.fill_null(index.sizes(_all(index)), 0))
-            for merge in self._due(index):
+            for merge in self._due(index, sizes, None if max_bytes is None else max_bytes - self.bytes):
                 size = int(sizes[merge.numbers].sum())
                 if max_bytes is not None and self.bytes + size > max_bytes:
                     continue
@@ -132,11 +132,12 @@ class _Compaction:
         if self.left and not self.files and (until is None or time.monotonic() < until):
             raise conflict
 
-    def _due(self, index: Index) -> list[Merge]:
+    def _due(self, index: Index, sizes: np.ndarray, max_bytes: int | None) -> list[Merge]:
         look_ups = append.look_ups_of(index, self.kept, exact=True)
         if look_ups is None:
             return []
-        return merges(index.paths(_all(index)), _rows(index), look_ups, append.rows_per_file(self.snapshot, self.kept))
+        paths, full = index.paths(_all(index)), append.rows_per_file(self.snapshot, self.kept)
+        return merges(paths, _rows(index), look_ups, full, sizes=sizes, max_bytes=max_bytes)
 
     def _merge(self, index: Index, merge: Merge, size: int) -> None:
         options = append.sized_by_rows(self.snapshot, self.kept)

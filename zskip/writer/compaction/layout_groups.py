@@ -56,9 +56,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Some groups: their rows in full files, the codes of their hulls' bounds, their folders, what a query reads."""
+    """Some groups: their rows in full files, their bytes, the codes of their hulls' bounds, their folders, what a query
+    reads."""
 
     rows: NDArray[np.float64]
+    bytes: NDArray[np.float64]
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
     folder: NDArray[np.int64]
@@ -68,10 +70,10 @@ class _Groups:
         """The groups that these become. ``target``: for each, the number of its new group; all numbers are used."""
         order = np.argsort(target, kind="stable")
         starts = np.flatnonzero(np.diff(target[order], prepend=-1))
-        rows = np.add.reduceat(self.rows[order], starts)
+        rows, size = (np.add.reduceat(each[order], starts) for each in (self.rows, self.bytes))
         lower = np.minimum.reduceat(self.lower[order], starts)
         upper = np.maximum.reduceat(self.upper[order], starts)
-        return _Groups(rows, lower, upper, self.folder[order][starts], _read(look_ups, rows, lower, upper))
+        return _Groups(rows, size, lower, upper, self.folder[order][starts], _read(look_ups, rows, lower, upper))
 
 
 def merges(
@@ -80,18 +82,23 @@ def merges(
     look_ups: LookUps,
     rows_per_file: float,
     group_of: NDArray[np.int64] | None = None,
+    *,
+    sizes: NDArray[np.int64],
+    max_bytes: int | None = None,
 ) -> list[Merge]:
-    """The merges that the rule makes of these files, the best first.
+    """The merges that the rule makes of these files, the best first, each of at most ``max_bytes``.
 
-    ``rows``: of each file · ``group_of``: the number of each file's group, by default by its name
+    ``rows``, ``sizes``: of each file, the latter in bytes · ``group_of``: the number of each file's group, by default
+    by its name
     """
     if len(paths) < _FEWEST:
         return []
     group_of = groups_of(paths) if group_of is None else group_of
-    groups = _grouped(group_of, paths, rows, look_ups, rows_per_file)
+    groups = _grouped(group_of, paths, rows, sizes, look_ups, rows_per_file)
+    most = np.inf if max_bytes is None else float(max_bytes)
     original, target = groups, np.arange(len(groups.rows))
     while len(groups.rows) >= _FEWEST:
-        chosen = _best_windows(groups, look_ups)
+        chosen = _best_windows(groups, look_ups, most)
         if not chosen:
             break
         into = np.arange(len(groups.rows))
@@ -115,7 +122,7 @@ def saved_by_full(paths: pa.StringArray, rows: NDArray[np.float64], look_ups: Lo
     """The share of what a query reads that one fresh fit to each folder is expected to save, from 0 to 1."""
     if not len(paths):
         return 0.0
-    groups = _grouped(groups_of(paths), paths, rows, look_ups, rows_per_file)
+    groups = _grouped(groups_of(paths), paths, rows, np.zeros(len(paths)), look_ups, rows_per_file)
     whole = groups.joined(np.unique(groups.folder, return_inverse=True)[1], look_ups)
     return max(0.0, 1.0 - float(whole.read.sum()) / max(float(groups.read.sum()), 1e-300))
 
@@ -124,11 +131,13 @@ def _grouped(
     group_of: NDArray[np.int64],
     paths: pa.StringArray,
     rows: NDArray[np.float64],
+    sizes: NDArray[np.number],
     look_ups: LookUps,
     rows_per_file: float,
 ) -> _Groups:
-    sizes = rows / rows_per_file
-    return _Groups(sizes, look_ups.lower, look_ups.upper, folders_of(paths), sizes).joined(group_of, look_ups)
+    full = rows / rows_per_file
+    files = _Groups(full, sizes.astype(np.float64), look_ups.lower, look_ups.upper, folders_of(paths), full)
+    return files.joined(group_of, look_ups)
 
 
 def _read(
@@ -142,13 +151,13 @@ def _read(
     return np.asarray((rows + _OPENING * parts) * (_SCANS + (1 - _SCANS) * reached))
 
 
-def _best_windows(groups: _Groups, look_ups: LookUps) -> list[NDArray[np.int64]]:
-    """Sets of neighbouring groups to merge, no group in two of them, by descending saving per row."""
+def _best_windows(groups: _Groups, look_ups: LookUps, most: float) -> list[NDArray[np.int64]]:
+    """Sets of neighbouring groups to merge, no group in two of them, by descending saving per row. ``most``: bytes."""
     orders = [np.lexsort((groups.rows, key, groups.folder)) for key in (groups.rows, *groups.lower.T)]
     found = [
         (saving, np.full(len(first), number), first, np.full(len(first), length))
         for number, order in enumerate(orders)
-        for first, length, saving in _windows(groups, order, look_ups)
+        for first, length, saving in _windows(groups, order, look_ups, most)
     ]
     if not found:
         return []
@@ -165,11 +174,13 @@ def _best_windows(groups: _Groups, look_ups: LookUps) -> list[NDArray[np.int64]]
 
 
 def _windows(
-    groups: _Groups, order: NDArray[np.int64], look_ups: LookUps
+    groups: _Groups, order: NDArray[np.int64], look_ups: LookUps, most_bytes: float
 ) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.float64]]]:
     """The windows of an order that may merge: the first group of each, their length, and the saving per row of each."""
     rows, folder = groups.rows[order], groups.folder[order]
-    rows_to, read_to = (np.concatenate([[0.0], np.cumsum(each)]) for each in (rows, groups.read[order]))
+    rows_to, bytes_to, read_to = (
+        np.concatenate([[0.0], np.cumsum(each)]) for each in (rows, groups.bytes[order], groups.read[order])
+    )
     # For windows of 2**k groups: the rows of the largest, and the hull. Longer windows are the union of two.
     largest, lower, upper = rows, groups.lower[order], groups.upper[order]
     power = 1
@@ -186,7 +197,8 @@ def _windows(
         fills = (most < _FULL) & (total >= _FULL)
         in_a_file = (total <= 1 + 1e-9) & (fills | (total >= _GROWTH_WITHIN_A_FILE * most * (1 - 1e-9)))
         may_merge = in_a_file | (total >= _GROWTH * most * (1 - 1e-9))
-        kept = may_merge & (folder[first] == folder[first + length - 1])
+        fits = bytes_to[first + length] - bytes_to[first] <= most_bytes
+        kept = may_merge & fits & (folder[first] == folder[first + length - 1])
         first, other, total, in_a_file = first[kept], other[kept], total[kept], in_a_file[kept]
         after = _read(look_ups, total, np.minimum(lower[first], lower[other]), np.maximum(upper[first], upper[other]))
         before = read_to[first + length] - read_to[first]
