@@ -136,3 +136,17 @@ def test_times_with_a_zone_are_those_in_utc_from_a_relation_as_from_parquet(tmp_
         assert [str(row["a time"]) for row in found[0]] == ["11:30:00", "10:30:00", "09:30:00"]
         with pytest.raises(SchemaError, match=r'"l" of type TIME WITH TIME ZONE\[\] would lose the zones'):
             zskip.write(con.sql("SELECT 1 AS n, ['12:00:00+01'::TIMETZ] AS l"), tmp_path / "l", by="n")
+
+
+def test_a_folder_that_is_only_indexed_is_read_as_it_lies_there_now(tmp_path: Path) -> None:
+    """Files that came after the index were left out, and one that had gone was an error."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"id": range(10 * number, 10 * number + 10)}), raw / f"{number}.parquet")
+    zskip.index(raw)
+    pq.write_table(pa.table({"id": range(20, 25)}), raw / "2.parquet")
+    (raw / "0.parquet").unlink()
+    table = zskip.write(raw, tmp_path / "t", by="id")
+    assert table.upsert(raw, on="id").updated == table.append(str(raw)).rows == 15
+    assert sorted(table.to_arrow()["id"].to_pylist()) == sorted([*range(10, 25)] * 2)

@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
-from zskip.tablelog.log import latest_version
+from zskip.tablelog.freshness import listed
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import latest_version, load
 
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
@@ -50,7 +52,7 @@ def _raising_streamed_errors() -> Iterator[None]:
 
 @contextmanager
 def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
-    """Raise `TableNotFound` for missing files and `CorruptFile` for a damaged one in place of an engine's error.
+    """Raise `TableNotFound` for missing files, `CorruptFile` for a damaged one, `SchemaMismatch` for other types.
 
     If every file can be read on its own, the engine's error is raised with a note that names the files. An interrupt is
     raised as `KeyboardInterrupt`, and what a store raised while DuckDB read from it as `OSError`.
@@ -81,6 +83,9 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
                         f'A timestamp lies outside 1677 to 2262, and "{field.name}" has nanoseconds, as another file '
                         "has. Index these files apart, or write them anew with microseconds."
                     ) from error
+        if isinstance(error, duckdb.ConversionException):
+            for scan in scans:
+                _require_types(scan)
         if isinstance(error, _of_files()) or type(error) is duckdb.Error:
             paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
             for path in paths:
@@ -120,6 +125,18 @@ def _damage(path: str) -> str | None:
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
         return f"{path} cannot be read: {str(error).splitlines()[0]} Restore it, or write its rows anew."
     return None
+
+
+def _require_types(scan: Scan) -> None:
+    """Raise `SchemaMismatch` if a file that came into an indexed folder has other types than the index."""
+    if scan.managed or scan.source is not None:
+        return
+    from zskip.parquet import footers
+
+    found = listed(Index(scan.storage, load(scan.storage, scan.version)))
+    if found is not None:
+        for path in [*found.added.path.to_pylist(), *found.changed.path.to_pylist()]:
+            footers.read(scan.storage, [path], scan.schema, grow=True)
 
 
 def _gone(scan: Scan) -> str | None:

@@ -9,7 +9,8 @@
 | polars LazyFrame                                        | collected by polars' streaming engine          |
 | paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
 | paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
-| the path of a zskip table                               | the files of its newest snapshot               |
+| the path of a zskip table                               | the files of its newest snapshot; of a folder  |
+|                                                         | that is only indexed, those that lie there now |
 | the path or object of a Delta or Iceberg table          | its live rows, once                            |
 """
 

@@ -31,6 +31,7 @@ from zskip.parquet.legacy_calendar import refuse_old_values
 from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
+from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.snapshot import Snapshot
@@ -101,7 +102,7 @@ def _ending(name: str) -> str:
 
 
 def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
-    """The files of a path, glob, folder or URL; for a zskip table, those of its newest snapshot."""
+    """The files of a path, glob, folder or URL; for a table that zskip wrote, those of its newest snapshot."""
     if "://" in path:
         return _remote(path, storage_options)
     refuse_secrets(path)
@@ -203,7 +204,8 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
     storage = open_storage(url, storage_options)
     snapshot = load(storage)
     index = Index(storage, snapshot)
-    names = index.paths(np.arange(len(index))).to_pylist()
+    changes = listed(index)  # other programs add files to a folder that is only indexed
+    names = (index.paths(np.arange(len(index))) if changes is None else changes.listing.path).to_pylist()
     partition = pa.schema([snapshot.schema.arrow.field(name) for name in snapshot.partition_by])
     return [_File(storage.uri_of(name), name, None if storage.local else storage, partition) for name in names]
 

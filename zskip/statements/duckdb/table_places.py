@@ -227,13 +227,15 @@ def own_connection() -> duckdb.DuckDBPyConnection:
 
 
 def _serialized(query: str, con: duckdb.DuckDBPyConnection) -> Any:
-    """The tree of a query; None if DuckDB cannot serialize it."""
+    """The tree of a query; None if DuckDB cannot serialize it. Raises the error of a database that has failed."""
     import duckdb
 
     try:
         # A cursor has a transaction and settings of its own. The schema is named, since a user may have such a macro.
         with con.cursor() as own:
             ((text,),) = own.execute("SELECT system.main.json_serialize_sql(?)", [query]).fetchall()
+    except duckdb.FatalException:
+        raise
     except duckdb.Error:
         return None
     tree = json.loads(text)
