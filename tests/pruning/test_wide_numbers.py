@@ -1,5 +1,5 @@
 """Sums and products past 18 digits, and of unsigned integers of 64 bits: what DuckDB computes is in the outcomes, and
-whatever the bounds decide is decided."""
+what the bounds decide with the margin of doubles is decided."""
 
 from __future__ import annotations
 
@@ -85,28 +85,28 @@ SCHEMA = Schema(pa.schema(TYPES))
 @pytest.mark.parametrize(
     ("sql", "kept", "whole"),
     [
-        ("w + 1 < -4.25", False, False),
+        ("w + 1 < -4.26", False, False),
         ("w + 1 <= -4.25", True, False),
-        ("w - 0.25 >= -5.5", True, True),
-        ("-w > 5.25", False, False),
-        ("-w <= 5.25", True, True),
-        ("w * -2 > 10.5", False, False),
-        ("w + v < -4.75", False, False),
-        ("w + v >= -4.75", True, True),
-        ("v * v > 6.25", False, False),
-        ("v * v BETWEEN 0.25 AND 6.25", True, True),
-        ("v - w > 7.75", False, False),
-        ("u + 5 < 9223372036854775813", False, False),
-        ("u + 5 >= 9223372036854775813", True, True),
+        ("w - 0.25 >= -5.5", True, False),
+        ("-w > 5.26", False, False),
+        ("-w <= 5.25", True, False),
+        ("w * -2 > 10.51", False, False),
+        ("w + v < -4.76", False, False),
+        ("w + v >= -4.75", True, False),
+        ("v * v > 6.26", False, False),
+        ("v * v BETWEEN 0.25 AND 6.25", True, False),
+        ("v - w > 7.76", False, False),
+        ("u + 5 < 9223372036854700000", False, False),
+        ("u + 5 >= 9223372036854775813", True, False),
         # Past 64 bits DuckDB raises: kept, and not proved to match.
         ("u + 6 > 5", True, False),
-        ("u - i > 18446744073709551613", False, False),
-        ("u * i < -55340232221128654830", False, False),
-        ("u > i", True, True),
+        ("u - i > 18446744073709651613", False, False),
+        ("u * i < -55340232221128954830", False, False),
+        ("u > i", True, False),
         ("i >= u", False, False),
-        ("u + i > 4", True, True),
+        ("u + i > 4", True, False),
         ("m * m < 1", False, False),
-        ("m + i < 999999999999997", False, False),
+        ("m + i < 999999999999990", False, False),
         ("v + 3 > m", False, False),
         ("w < i + 1", True, False),
         ("w * w > 5", True, False),
@@ -132,10 +132,9 @@ def test_unknown_bounds_leave_a_sum_unknown() -> None:
         no,
     )
     statistics = Statistics(pa.array([1, 1, 1]), {"w": ranges})
-    assert asked("w + 1 > 6", SCHEMA, statistics).may_match.tolist() == [False, True, True]
-    assert asked("w + 1 < 2", SCHEMA, statistics).may_match.tolist() == [True, False, False]
-    # The greatest that 38 digits hold, and one more.
-    assert not asked("w + 1 > 5", SCHEMA, statistics).all_match[2]
+    assert asked("w + 1 > 6.01", SCHEMA, statistics).may_match.tolist() == [False, True, True]
+    assert asked("w + 1 < 1.99", SCHEMA, statistics).may_match.tolist() == [True, False, False]
+    assert not asked("w + 1 > 5", SCHEMA, statistics).all_match.any()  # it may have more than 38 digits
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,7 @@ class Terms:
             case Literal(value):
                 return self._constant(value)
             case Call(name, arguments, _, _):
-                function = FUNCTIONS[name]
-                wide = function.wide if key_family(term.type) == "bytes" else None
-                return (wide or function.bounds)([self[argument] for argument in arguments], term)
+                return FUNCTIONS[name].bounds([self[argument] for argument in arguments], term)
 
     def _constant(self, value: pa.Scalar) -> Span:
         """The span of a constant, or of any value if copies of the constant for all units would fill the memory."""

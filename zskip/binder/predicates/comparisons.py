@@ -20,7 +20,7 @@ from zskip.errors import IncomparableTypes
 from zskip.language import literals, tree
 from zskip.language.bound import Dialect
 from zskip.language.functions.dates import zone_of
-from zskip.language.functions.widths import is_number, is_wide
+from zskip.language.functions.widths import approximate, is_exact, is_number, is_wide
 from zskip.language.literals import Fit, Refused, fit, has_fixed_offset
 from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.render import type_name
@@ -30,6 +30,8 @@ from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque
 def one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
     """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""
     scalars = samples(values)
+    if len(scalars) > 1 and any(isinstance(each, Call) and is_wide(each) for each in scalars):
+        raise Refused("a choice among computed numbers of more than 18 digits", Cause.SEVERAL_TYPES)
     types = _distinct(each.type for each in scalars if each.type != pa.null())
     exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
     if len(types) <= 1 or exact:
@@ -89,8 +91,10 @@ def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Sca
         fitted = fit(left.value, right.type, dialect.name, dialect.timezone)
         if fitted.exact and fitted.floor is not None:
             return Literal(fitted.floor), right
-    if all(is_number(each.type) or is_wide(each.type) for each in (left, right)):
-        target = _number_type(left.type, right.type, dialect)
+    if all(is_number(each.type) or is_wide(each) for each in (left, right)):
+        target = _number_type(left, right, dialect)
+        if target is None:
+            return approximate(left), approximate(right)
         return tuple(
             each if each.type == target else Call("cast", (each,), target, ("raise",)) for each in (left, right)
         )  # type: ignore[return-value]
@@ -101,16 +105,19 @@ def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Sca
     raise Refused(f"{left.type} compared with {right.type}")
 
 
-def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.DataType:
-    types = (left, right)
-    wide = any(is_wide(each) for each in types)
+def _number_type(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType | None:
+    """The type in which numbers are compared; None for exact ones of more than 18 digits."""
+    types = (left.type, right.type)
+    wide = is_wide(left) or is_wide(right)
+    if wide and not all(is_wide(each) or is_exact(each.type) for each in (left, right)):
+        raise Refused(f"{left.type} compared with {right.type}, which a double does not hold")
     if all(t.is_integer(each) for each in types) and not wide:
         return pa.int64()
-    if any(t.is_floating(each) for each in types):
-        if wide:
-            raise Refused(f"{left} compared with {right}, which a double does not hold")
+    if any(t.is_floating(each) for each in types) and not wide:
         with_decimal = dialect.name == "spark" and any(t.is_decimal(each) for each in types)
         return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
+    if wide and any(t.is_floating(each) for each in types):
+        return None
     scale = max(each.scale if t.is_decimal(each) else 0 for each in types)
     whole = max(
         each.precision - each.scale if t.is_decimal(each) else {8: 3, 16: 5, 32: 10}.get(each.bit_width, 20)
@@ -118,7 +125,7 @@ def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.
     )
     if whole + scale > 38:
         raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
-    return pa.decimal128(38 if wide or whole + scale > 18 else 18, scale)
+    return None if wide or whole + scale > 18 else pa.decimal128(18, scale)
 
 
 def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar:

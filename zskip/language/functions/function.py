@@ -41,8 +41,8 @@ class Function:
 
     ``name``: in a `Call` · ``spelled``, ``types``, ``rule``: its row in docs/predicates.md · ``bounds``: of the result
     · ``parsed``: how the parser's expressions for it are bound · ``named``: how calls are bound, by name, for which the
-    parser has no expression · ``wide``: the bounds of a decimal result of more than 18 digits · ``dialects``: those
-    that support it · ``duckdb``: its names in DuckDB's parser, if DuckDB may evaluate it
+    parser has no expression · ``dialects``: those that support it · ``duckdb``: its names in DuckDB's parser, if DuckDB
+    may evaluate it
     """
 
     name: str
@@ -52,7 +52,6 @@ class Function:
     bounds: Bounds
     parsed: Mapping[type[exp.Expr], Builder] = field(default_factory=dict)
     named: Mapping[str, Builder] = field(default_factory=dict)
-    wide: Bounds | None = None
     dialects: tuple[str, ...] = ("duckdb", "spark")
     duckdb: tuple[str, ...] = ()
 

@@ -14,15 +14,7 @@ from zskip.language.functions import widths
 from zskip.language.functions.dates import shift_by_interval, zone_of
 from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, sql_type, whole_number
 from zskip.language.intervals import interval_arithmetic, periods
-from zskip.language.intervals.interval_arithmetic import (
-    rounded,
-    sums_and_products,
-    wide_cast,
-    wide_difference,
-    wide_negative,
-    wide_product,
-    wide_sum,
-)
+from zskip.language.intervals.interval_arithmetic import rounded, sums_and_products
 from zskip.language.literals import Refused, has_fixed_offset, integer_limits
 from zskip.language.tree import Call, Cause, Literal, Scalar
 
@@ -37,10 +29,9 @@ def arithmetic(function: str) -> Builder:
         left, right = binding.scalar(node.this), binding.scalar(node.expression)
         if t.is_date(left.type) and function in ("add", "subtract"):
             return _date_arithmetic(left, right, function, binding.dialect)
-        wide = any(widths.is_wide(each.type) for each in (left, right))
-        widths.require_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
-        if wide:
+        if widths.is_wide(left) or widths.is_wide(right):
             return _wide(function, left, right, binding.dialect)
+        widths.require_numbers(left, right)
         if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
             type = widths.float_result(left, right, binding.dialect)
             return Call(function, (_as_double(left, right), _as_double(right, left)), type)
@@ -64,24 +55,16 @@ def _digits(function: str, left: Scalar, right: Scalar, whole: Callable[[Scalar]
 
 def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scalar:
     """A result of more than 18 digits: exact up to 38 digits, beyond which the engine raises or returns NULL."""
-    if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
+    sides = [each for each in (left, right) if not widths.is_wide(each)]
+    widths.require_numbers(*sides)
+    if not all(widths.is_exact(each.type) for each in sides):
         raise Refused(f"{left.type} {function} {right.type}: a float and a number that no double holds")
-    whole, scale = _digits(function, left, right, widths.digits)
-    if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
-        raise Refused("a decimal of more than 38 digits, which the engine rounds", Cause.ENGINE_ROUNDS)
-    type = pa.decimal128(min(38, max(19, whole + scale)), scale)
-    overflow_type = _overflow_type(function, left, right, scale) if dialect.name == "duckdb" else ()
-    return Call(function, (left, right), type, overflow_type)
-
-
-def _overflow_type(function: str, left: Scalar, right: Scalar, scale: int) -> tuple[pa.DataType, ...]:
-    """The type beyond whose range DuckDB raises; none if that is a decimal of 38 digits."""
-    if all(widths.is_unsigned(one, beside) for one, beside in ((left, right), (right, left))):
-        return (pa.uint64(),)
-    if function == "multiply" and widths.is_short(left) and widths.is_short(right):
-        # DuckDB computes the product of two decimals of up to 18 digits in 64 bits.
-        return (pa.decimal128(18, scale),) if scale < 18 else ()
-    return ()
+    if dialect.name == "spark":
+        known = widths.is_exact(left.type) and widths.is_exact(right.type)
+        whole, scale = _digits(function, left, right, widths.digits) if known else (38, 38)
+        if whole + scale > 38 and scale > 6:
+            raise Refused("a decimal of more than 38 digits, which the engine rounds", Cause.ENGINE_ROUNDS)
+    return Call(function, (widths.approximate(left), widths.approximate(right)), pa.float64(), widths.APPROXIMATE)
 
 
 def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
@@ -154,7 +137,6 @@ _OPERATORS = (
         "interval arithmetic; past the result's type the engine raises, or wraps: then unknown",
         sums_and_products("add"),
         {exp.Add: arithmetic("add")},
-        wide=wide_sum,
     ),
     Function(
         "subtract",
@@ -163,7 +145,6 @@ _OPERATORS = (
         "interval arithmetic, as for +",
         sums_and_products("subtract"),
         {exp.Sub: arithmetic("subtract")},
-        wide=wide_difference,
     ),
     Function(
         "multiply",
@@ -172,7 +153,6 @@ _OPERATORS = (
         "interval arithmetic: the least and the greatest of the four corners",
         sums_and_products("multiply"),
         {exp.Mul: arithmetic("multiply")},
-        wide=wide_product,
     ),
     Function(
         "divide",
@@ -210,8 +190,8 @@ def unary(function: str, *dialects: str) -> Builder:
         if dialects and binding.dialect.name not in dialects:
             raise Refused(f"{function}() in {binding.dialect.name}")
         inner = binding.scalar(node.this)
-        if function == "negate" and widths.is_wide(inner.type) and not widths.is_unsigned(inner):
-            return Call(function, (inner,), inner.type, inner.options if isinstance(inner, Call) else ())
+        if function == "negate" and widths.is_wide(inner) and inner.type != pa.uint64():
+            return Call(function, (widths.approximate(inner),), pa.float64(), widths.APPROXIMATE)
         widths.require_numbers(inner)
         return _unary(function, inner, node, binding.dialect)
 
@@ -256,7 +236,6 @@ _ROUNDING = (
         "falls",
         interval_arithmetic.negate,
         {exp.Neg: unary("negate")},
-        wide=wide_negative,
     ),
     Function(
         "abs",
@@ -345,13 +324,19 @@ def _cast_datetime(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scal
 
 _CASTS = (
     Function(
+        "approximate",
+        "+ - * and comparisons of numbers past 18 digits",
+        "decimals up to 38 digits, UBIGINT",
+        "in doubles, with a margin for their rounding",
+        interval_arithmetic.approximate,
+    ),
+    Function(
         "cast",
         "CAST(x AS a number), TRY_CAST",
         "integers up to 64 bits, decimals up to 18 digits, floats",
         "rises; widened by one where fractions are rounded; what does not fit raises, or is NULL",
         interval_arithmetic.cast,
         {exp.Cast: cast, exp.TryCast: cast},
-        wide=wide_cast,
     ),
     Function("timestamp", "CAST(x AS TIMESTAMP)", "date, timestamp", "rises", periods.timestamp),
 )

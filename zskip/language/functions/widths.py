@@ -17,39 +17,28 @@ def is_number(type: pa.DataType) -> bool:
     return bool(t.is_integer(type) and type != pa.uint64()) or type in (pa.float32(), pa.float64())
 
 
-def is_wide(type: pa.DataType) -> bool:
-    """Whether an exact type has more than 18 digits, so that its bounds are computed in 256 bits."""
-    return bool(t.is_decimal128(type) and type.precision > 18) or type == pa.uint64()
+APPROXIMATE = ("approximate",)
+"""The options of a call that stands for an exact number, and is bounded in doubles with a margin."""
 
 
-def is_unsigned(scalar: Scalar, beside: Scalar | None = None) -> bool:
-    """Whether DuckDB stores a scalar in an unsigned integer of up to 64 bits. A constant takes the type ``beside``."""
-    match scalar:
-        case Literal(value):
-            whole = t.is_integer(value.type) or (t.is_decimal(value.type) and value.type.scale == 0)
-            return bool(whole and 0 <= value.as_py() < 2**64 and beside is not None and is_unsigned(beside))
-        case Call(_, _, _, (pa.DataType() as engine_type, *_)):
-            return bool(t.is_unsigned_integer(engine_type))
-    return bool(t.is_unsigned_integer(scalar.type))
+def is_wide(scalar: Scalar) -> bool:
+    """Whether a scalar is an exact number of more than 18 digits, which is bounded in doubles."""
+    if t.is_decimal128(scalar.type) and scalar.type.precision > 18:
+        return True
+    return bool(scalar.type == pa.uint64() or (isinstance(scalar, Call) and scalar.options == APPROXIMATE))
 
 
-def is_short(scalar: Scalar) -> bool:
-    """Whether DuckDB may store a scalar in a decimal of up to 18 digits."""
-    match scalar:
-        case Literal():
-            return digits(scalar) + scale(scalar) <= 18 or whole_digits(scalar) + scale(scalar) <= 18
-        case Call(_, _, type, (pa.DataType() as engine_type,)) if t.is_decimal(type):
-            return bool(t.is_decimal(engine_type))
-        case Call(_, _, type, (pa.DataType() as engine_type, bool())) if t.is_integer(type):
-            return bool(engine_type.bit_width < 64)
-    short = scalar.type.precision <= 18 if t.is_decimal(scalar.type) else scalar.type.bit_width < 64
-    return bool(short)
+def approximate(scalar: Scalar) -> Scalar:
+    """An exact number as a double."""
+    if isinstance(scalar, Call) and scalar.options == APPROXIMATE:
+        return scalar
+    return Call("approximate", (scalar,), pa.float64(), APPROXIMATE)
 
 
 def require_numbers(*scalars: Scalar) -> None:
     """Raises `Refused` unless all scalars are numbers that interval arithmetic supports."""
     for scalar in scalars:
-        if not is_number(scalar.type):
+        if is_wide(scalar) or not is_number(scalar.type):
             raise Refused(f"arithmetic over {scalar.type}")
 
 
