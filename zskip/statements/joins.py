@@ -89,7 +89,8 @@ def join_keys(root: Node, stubs: Sequence[StubColumns], *, groups: bool = True) 
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
     once = places_scanned_once(root)
-    queries = {node.info.get("Table Index", ""): node.children[0] for node in root.walk() if node.name == "CTE"}
+    ctes = [node for node in root.walk() if node.name == "CTE" and "Table Index" in node.info]
+    queries = {node.info["Table Index"]: node.children[0] for node in ctes}
     found = [
         one
         for node in root.walk()

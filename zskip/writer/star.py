@@ -288,7 +288,7 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
-            _LOG.warning("New files have no attributes of %s, which cannot be joined: %s", dimension.name, error)
+            _LOG.warning("%s cannot be joined, so files get no attributes of it: %s", dimension.name, error)
             one = _Loaded(dimension, None, None, dimension.attributes.empty_table())
         loaded.append(one)
     return Star(tuple(loaded))
