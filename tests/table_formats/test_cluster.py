@@ -19,7 +19,6 @@ from tests.table_formats.asking import require_same, rows
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
 from zskip.table_formats import delta_commit
-from zskip.writer.compaction import cluster as clustering
 
 RANDOM = np.random.default_rng(3)
 
@@ -78,40 +77,6 @@ def test_a_second_call_lays_out_only_what_came_since(tmp_path: Path) -> None:
         set(DeltaTable(path, version=DeltaTable(path).version() - 1).file_uris()) - laid_out
     )
     assert len(pa.table(DeltaTable(path).scan())) == 12_000
-
-
-def test_rows_deleted_meanwhile_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = delta(tmp_path / "t")
-    wrote = clustering.write_files
-
-    def while_another_deletes(*given: object, **options: object) -> object:
-        found = wrote(*given, **options)  # type: ignore[arg-type]
-        DeltaTable(path).delete("a < 100")
-        return found
-
-    monkeypatch.setattr(clustering, "write_files", while_another_deletes)
-    with pytest.raises(CommitConflict, match="Nothing was changed"):
-        zskip.cluster(path, by=["a"], files=8)
-    left = pa.table(DeltaTable(path).scan())
-    assert not any(value < 100 for value in left["a"].to_pylist())
-    assert {str(file) for file in path.glob("*.parquet")} >= set(DeltaTable(path).file_uris())
-
-
-def test_a_commit_of_others_that_leaves_the_files_is_no_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = delta(tmp_path / "t")
-    wrote = clustering.write_files
-
-    def while_another_appends(*given: object, **options: object) -> object:
-        found = wrote(*given, **options)  # type: ignore[arg-type]
-        write_deltalake(path, shuffled(100), mode="append")
-        return found
-
-    monkeypatch.setattr(clustering, "write_files", while_another_appends)
-    zskip.cluster(path, by=["a"], files=8)
-    assert len(pa.table(DeltaTable(path).scan())) == 8100
-    assert len(zskip.open(path).to_arrow()) == 8100
 
 
 @pytest.mark.parametrize("name", ["data-reader-escaped-chars", "basic-with-inserts-deletes-checkpoint"])

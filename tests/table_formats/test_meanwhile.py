@@ -1,0 +1,254 @@
+"""Another writer comes at any call that `cluster` makes to a store, a catalog or a library of the format.
+
+Whatever it does, and whenever: the table has the rows of the other writer alone, for the library and for zskip, since a
+layout changes no row; an error is one of zskip; and after one, no file is left that the table does not name.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+import zskip
+from tests.table_formats.asking import rows
+from tests.table_formats.test_iceberg import commit_deletes, delete_parquet
+from zskip.errors import CommitConflict, TableNotFound, UnknownColumn, ZskipError
+from zskip.storage.local import LocalStorage
+
+BEFORE = pa.table({"a": range(40), "b": range(40, 80)})
+AFTER = pa.table({"a": range(100, 130), "b": range(30)})
+OTHER = pa.table({"c": ["x", "y"]})
+
+HOOKS: list[tuple[Any, str]] = [
+    *((LocalStorage, name) for name in ("exists", "list", "names", "read", "read_range", "size_and_modified")),
+    *((LocalStorage, name) for name in ("open_writer", "put_if_absent", "make_durable")),
+    (DeltaTable, "create_write_transaction"),
+    (SqlCatalog, "commit_table"),
+    *((PyArrowFileIO, name) for name in ("new_input", "new_output")),
+]
+
+
+@dataclass
+class Calls:
+    """Notes calls. ``event`` happens once, before a call of this name and number; what it calls itself is not noted."""
+
+    at: tuple[str, int] = ("", 0)
+    event: Callable[[], object] = lambda: None
+    names: list[str] = field(default_factory=list)
+    busy: bool = False
+
+    def hook(self, patch: pytest.MonkeyPatch) -> None:
+        for room, name in HOOKS:
+            patch.setattr(room, name, self._counted(getattr(room, name), name))
+
+    def _counted(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            if not self.busy:
+                self.names.append(name)
+                if (name, self.names.count(name)) == self.at:
+                    self.busy = True
+                    self.event()
+                    self.busy = False
+            return real(*given, **named)
+
+        return call
+
+
+class Delta:
+    """A Delta table of three commits."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "t"
+        self.fill(BEFORE, 3)
+
+    def fill(self, data: pa.Table, commits: int) -> None:
+        for _ in range(commits):
+            write_deltalake(self.path, data, mode="append")
+
+    def anew(self, data: pa.Table, commits: int = 3) -> None:
+        shutil.rmtree(self.path)
+        self.fill(data, commits)
+
+    def vacuum(self) -> None:
+        DeltaTable(self.path).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+
+    def cluster(self) -> object:
+        return zskip.cluster(self.path, by=["a", "b"], files=4, full=True)
+
+    def opened(self) -> zskip.Table:
+        return zskip.open(self.path)
+
+    def found(self) -> pa.Table:
+        return pa.table(DeltaTable(self.path).scan())
+
+    def is_there(self) -> bool:
+        return DeltaTable.is_deltatable(str(self.path))
+
+    def files(self) -> set[Path]:
+        return set(self.path.rglob("*.parquet"))
+
+    def named(self) -> set[Path]:
+        """The files that any version of the table names."""
+        newest = DeltaTable(self.path).version()
+        every = (DeltaTable(self.path, version=version).file_uris() for version in range(newest + 1))
+        return {Path(uri) for uris in every for uri in uris}
+
+
+def compacted_and_vacuumed(table: Delta) -> None:
+    DeltaTable(table.path).optimize.compact()
+    table.vacuum()
+
+
+class Iceberg:
+    """An Iceberg table of three snapshots in a catalog."""
+
+    def __init__(self, home: Path) -> None:
+        self.catalog = SqlCatalog("c", uri=f"sqlite:///{home}/catalog.db", warehouse=f"file://{home}")
+        self.catalog.create_namespace("n")
+        self.path = home / "n" / "t"
+        table = self.catalog.create_table("n.t", BEFORE.schema)
+        for _ in range(3):
+            table.append(BEFORE)
+        self.opened_before = table
+
+    def anew(self, data: pa.Table, *, remove: bool) -> None:
+        self.drop(remove=remove)
+        self.catalog.create_table("n.t", data.schema).append(data)
+
+    def drop(self, *, remove: bool) -> None:
+        self.catalog.drop_table("n.t")
+        if remove:
+            shutil.rmtree(self.path)
+
+    def delete_rows(self) -> None:
+        table = self.catalog.load_table("n.t")
+        path = delete_parquet(table, {next(iter(table.scan().plan_files())).file.file_path: [0, 1]})
+        commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 2)
+
+    def follow(self) -> None:
+        """Append, and bring the index up to date."""
+        now = self.catalog.load_table("n.t")
+        now.append(AFTER)
+        zskip.open(now)
+
+    def cluster(self) -> object:
+        return zskip.cluster(self.opened_before, by=["a", "b"], files=2, full=True)
+
+    def opened(self) -> zskip.Table:
+        return zskip.open(self.catalog.load_table("n.t"))
+
+    def found(self) -> pa.Table:
+        return self.catalog.load_table("n.t").scan().to_arrow()
+
+    def is_there(self) -> bool:
+        return bool(self.catalog.table_exists("n.t"))
+
+    def files(self) -> set[Path]:
+        return set(self.path.rglob("*.parquet"))
+
+    def named(self) -> set[Path]:
+        named = self.catalog.load_table("n.t").inspect.all_files()["file_path"].to_pylist()
+        return {Path(each.removeprefix("file://")) for each in named}
+
+
+Event = Callable[[Any], object]
+DELTA: dict[str, Event] = {
+    "deleted": lambda table: shutil.rmtree(table.path),
+    "made anew": lambda table: table.anew(AFTER),
+    "made anew with other columns": lambda table: table.anew(OTHER),
+    "made anew with more commits": lambda table: table.anew(AFTER, 5),
+    "compacted and vacuumed": compacted_and_vacuumed,
+    "vacuumed": lambda table: table.vacuum(),
+    "appended": lambda table: table.fill(AFTER, 1),
+    "rows deleted": lambda table: DeltaTable(table.path).delete("a < 10"),
+}
+ICEBERG: dict[str, Event] = {
+    "dropped": lambda table: table.drop(remove=False),
+    "dropped with its files": lambda table: table.drop(remove=True),
+    "made anew by name": lambda table: table.anew(AFTER, remove=False),
+    "made anew after its files": lambda table: table.anew(OTHER, remove=True),
+    "overwritten": lambda table: table.catalog.load_table("n.t").overwrite(AFTER),
+    "rows deleted": lambda table: table.delete_rows(),
+    "appended": lambda table: table.follow(),
+}
+LAKES: dict[str, tuple[Any, Event]] = {
+    **{f"Delta {name}": (Delta, event) for name, event in DELTA.items()},
+    **{f"Iceberg {name}": (Iceberg, event) for name, event in ICEBERG.items()},
+}
+
+
+@functools.cache
+def calls_of(kind: Any) -> list[tuple[str, int]]:
+    """The calls that a layout makes which nobody disturbs, each with its number among those of its name."""
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        table, calls = kind(Path(home)), Calls()
+        calls.hook(patch)
+        table.cluster()
+    return [(name, calls.names[: place + 1].count(name)) for place, name in enumerate(calls.names)]
+
+
+def disturbed(kind: Any, event: Event, home: Path, at: tuple[str, int]) -> str:
+    """One round; what became of the layout. Raises `AssertionError`."""
+    home.mkdir()
+    table = kind(home)
+    begun, alone = table.files(), list[pa.Table | None]()
+
+    def meanwhile() -> None:
+        event(table)
+        alone.append(table.found() if table.is_there() else None)
+
+    calls, error = Calls(at, meanwhile), None
+    with pytest.MonkeyPatch.context() as patch:
+        calls.hook(patch)
+        try:
+            table.cluster()
+        except ZskipError as raised:
+            error = raised
+    if not alone:
+        return "undisturbed"
+    what = f"at {at}: {error!r}"
+    if alone[0] is None:
+        assert not table.is_there(), what
+        return repr(error)
+    assert rows(table.found()) == rows(alone[0]), what
+    assert rows(table.opened().to_arrow()) == rows(alone[0]), what
+    if error is not None:
+        assert isinstance(error, CommitConflict | TableNotFound | UnknownColumn), what
+        assert table.files() <= table.named() | begun, what
+    return repr(error)
+
+
+@pytest.mark.parametrize(("kind", "event"), LAKES.values(), ids=LAKES)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some calls", "every call"])
+def test_a_table_that_another_changes_meanwhile(kind: Any, event: Event, every: bool, tmp_path: Path) -> None:
+    calls = calls_of(kind)
+    commit = next(call for call in calls if call[0] in ("create_write_transaction", "commit_table"))
+    places = calls if every else [calls[len(calls) // 2], commit, calls[-1]]
+    ended = [disturbed(kind, event, tmp_path / "-".join(map(str, at)), at) for at in places]
+    assert "undisturbed" not in ended or every
+    if event in (DELTA["appended"], ICEBERG["appended"]):
+        assert set(ended) <= {"None", "undisturbed"}, "an append is no conflict"
+
+
+def test_new_files_that_a_vacuum_removes_right_before_the_commit(tmp_path: Path) -> None:
+    """It had listed them before, so that no version of its own comes in between: the commit is undone."""
+
+    def removed(table: Delta) -> None:
+        for file in table.path.glob("part-00000?-*.parquet"):
+            file.unlink()
+
+    ended = disturbed(Delta, removed, tmp_path / "t", ("create_write_transaction", 1))
+    assert "was removed, as by a vacuum" in ended
+    assert DeltaTable(tmp_path / "t" / "t").history(1)[0]["operation"] == "RESTORE"
