@@ -165,34 +165,6 @@ def test_delete_keeps_rows_for_which_the_predicate_is_null(tmp_path: Path) -> No
     assert ids(table.to_arrow()) == [2, 3]
 
 
-def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Path) -> None:
-    table = zskip.write(rows_of(200_000, 1), tmp_path / "t", by=["a", "b"], files=20)
-    for seed in range(2, 22):
-        table.append(rows_of(2_000, seed))
-    everything = ids(table.to_arrow())
-    total = table._index.snapshot.totals.bytes
-    assert table.optimize(dry_run=True).files_after is None
-    done = table.optimize()
-    assert 0 < done.bytes_rewritten < total / 2
-    assert done.files_after <= 24
-    assert ids(table.to_arrow()) == everything
-    merged = skipped(table)
-    again = table.optimize()
-    assert again.files_rewritten == 0
-    assert again.version == done.version
-    table.optimize(full=True)
-    assert ids(table.to_arrow()) == everything
-    assert 1 - merged < 1.25 * (1 - skipped(table))
-
-
-def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
-    for seed in range(2, 8):
-        table.append(rows_of(2000, seed))
-    due = table.optimize(dry_run=True).bytes_rewritten
-    assert table.optimize(max_bytes=due // 2).bytes_rewritten == 0  # a merge is made as a whole
-    assert table.optimize(max_bytes=due).bytes_rewritten == due
-
-
 def test_overwrite_keeps_what_is_not_given_anew(table: zskip.Table) -> None:
     assert table.overwrite(rows_of(1000, 2)).files == len(table.plan().paths) == 20
     assert table.overwrite(rows_of(1000, 3), files=5).files == 5
@@ -239,18 +211,6 @@ def test_an_append_to_a_table_that_was_overwritten_meanwhile_mixes_nothing(
     assert newest.verify(["a IS NOT NULL"]).clean
 
 
-def test_versions_can_be_opened_and_restored(table: zskip.Table) -> None:
-    table.append(rows_of(100, 2))
-    table.delete("a >= 0")
-    assert table.to_arrow().num_rows == 0
-    assert zskip.open(table.uri, version=2).to_arrow().num_rows == 20_100
-    table.restore(1)
-    assert ids(table.to_arrow()) == ids(rows_of(20_000, 1))
-    assert [entry.operation for entry in table.history()] == ["restore", "delete", "append", "write"]
-    with pytest.raises(TableNotFound):
-        table.restore(99)
-
-
 def test_versions_that_cannot_be_opened_say_why(table: zskip.Table) -> None:
     first = table.history()[0].time
     table.append(rows_of(100, 2))
@@ -288,25 +248,6 @@ def test_restore_names_the_files_that_are_gone_and_appends_go_on_after_it(table:
 def test_spans_of_time_that_make_no_sense_are_refused(span: object, table: zskip.Table) -> None:
     with pytest.raises(InvalidOption):
         table.vacuum(span)  # type: ignore[arg-type]
-
-
-def test_vacuum_takes_only_what_no_version_names(table: zskip.Table, tmp_path: Path) -> None:
-    table.append(rows_of(100, 2))
-    table.overwrite(rows_of(300, 3))
-    foreign = tmp_path / "t" / "notes.txt"
-    foreign.write_text("mine")
-    assert table.vacuum().paths == ()
-    shown = table.vacuum("0 days", dry_run=True)
-    assert shown.versions == (1, 2)
-    assert zskip.open(table.uri, version=1).to_arrow().num_rows == 20_000
-    done = table.vacuum("0 days")
-    assert len(done.paths) > 20
-    assert foreign.exists()
-    assert ids(zskip.open(table.uri).to_arrow()) == ids(rows_of(300, 3))
-    with pytest.raises(TableNotFound):
-        zskip.open(table.uri, version=1)
-    with pytest.raises(InvalidOption):
-        table.vacuum("some time")
 
 
 def test_statistics_from_elsewhere_are_planned_on(tmp_path: Path) -> None:

@@ -25,11 +25,9 @@ from zskip.errors import (
     InvalidOption,
     TableExists,
     TableNotFound,
-    UncertainCommit,
     UnsafePath,
     UnsupportedFormat,
     UnsupportedStore,
-    ZskipError,
 )
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.collect import shorten_lower, shorten_upper
@@ -387,45 +385,6 @@ def test_a_part_elsewhere_or_of_absurd_size_is_refused(storage: Storage) -> None
             Part.from_json({"path": "_zskip/stats/x.stats", "size": size, "xxh3_64": "00" * 8})
 
 
-class Lossy:
-    """A storage whose put_if_absent fails as told: before the entry is made, or after."""
-
-    def __init__(self, inner: Storage, *, made: bool, times: int = 1) -> None:
-        self.inner, self.made, self.times = inner, made, times
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        if self.times:
-            self.times -= 1
-            if self.made:
-                self.inner.put_if_absent(path, data)
-            raise OSError(errno.ETIMEDOUT, "the answer was lost")
-        return self.inner.put_if_absent(path, data)
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: Storage, made: bool) -> None:
-    base = start(storage, "part-1.parquet")
-    lossy: Any = Lossy(storage, made=made)
-    snapshot = commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
-    assert snapshot.version == 2
-    assert log.load(storage) == snapshot
-    assert names_of(storage, snapshot) == ["part-1.parquet", "part-2.parquet"]
-
-
-def test_a_commit_that_may_have_been_made_keeps_its_files(storage: Storage) -> None:
-    base = start(storage, "part-1.parquet")
-    removed: list[str] = []
-    lossy: Any = Lossy(storage, made=False, times=99)
-    staged = Staged(removed.extend)
-    staged.add(["part-2.parquet"])
-    with pytest.raises(UncertainCommit, match="version 2 may have been made"), staged:
-        commit.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), staged=staged)
-    assert removed == []
-
-
 def test_a_disk_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "no links here")
@@ -642,10 +601,6 @@ def test_bounds_that_are_cut_stay_bounds(text: str) -> None:
         assert upper[0].as_py() is None or upper[0].as_py() >= value[0].as_py()
         assert upper[1].as_py() is None
         assert decode_values(encode_values(upper), upper.type).equals(upper)
-
-
-def test_every_error_of_the_index_is_one_of_ours() -> None:
-    assert all(issubclass(kind, ZskipError) for kind in (CommitConflict, DamagedIndex, UnsafePath, TableNotFound))
 
 
 GOLDEN = FIXTURES / "golden"

@@ -71,7 +71,7 @@ def carried(rows: pa.Table) -> pa.Table:
 
 
 @given(cells=st.lists(CELLS, min_size=1, max_size=40), group=st.integers(1, 40))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_statistics_are_those_of_the_rows_as_they_are_kept(cells: list[dict[str, Any]], group: int) -> None:
     rows = pa.Table.from_pylist(cells, KEPT)
     moved = carried(rows)
@@ -83,7 +83,7 @@ def test_statistics_are_those_of_the_rows_as_they_are_kept(cells: list[dict[str,
 
 
 @given(cells=st.lists(CELLS, min_size=1, max_size=40))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_file_of_carried_rows_reads_as_one_of_kept_rows(cells: list[dict[str, Any]]) -> None:
     rows = pa.Table.from_pylist(cells, KEPT)
     cuts = even_cuts(rows.num_rows, 7)

@@ -50,23 +50,6 @@ def test_write_keeps_every_row_and_skips(points: pa.Table, tmp_path: Path) -> No
     assert 0 < sum(hits) <= len(hits) / 2
 
 
-def test_spilled_and_resident_writes_make_the_same_files(points: pa.Table, tmp_path: Path) -> None:
-    spill = tmp_path / "spill"
-    spill.mkdir()
-    options = {"by": ["x", "y"], "files": 8}
-    resident = zskip.write(points, tmp_path / "a", **options)
-    stream = points.to_reader(max_chunksize=999)
-    spilled = zskip.write(stream, tmp_path / "b", memory_limit=200_000, temp_directory=spill, **options)
-    assert list(spill.iterdir()) == []
-    one, other = resident._index.data_files(), spilled._index.data_files()
-    assert one.files.row_count.equals(other.files.row_count)
-    for path, column in one.files.columns.items():
-        assert column.lower.equals(other.files.columns[path].lower)
-        assert column.upper.equals(other.files.columns[path].upper)
-    for left, right in zip(one.path.to_pylist(), other.path.to_pylist(), strict=True):
-        assert pq.read_table(tmp_path / "a" / left).equals(pq.read_table(tmp_path / "b" / right))
-
-
 def test_an_existing_table_is_not_replaced_unasked(points: pa.Table, tmp_path: Path) -> None:
     zskip.write(points, tmp_path / "t", by="x", files=2)
     with pytest.raises(TableExists, match="overwrite"):
@@ -162,6 +145,7 @@ def test_a_delete_is_refused_where_a_file_needs_far_more_than_the_memory_limit(w
     assert table.delete(where, memory_limit="200MB").rows in (3, 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak of a process")
 def test_a_delete_keeps_to_the_memory_limit(tmp_path: Path) -> None:
     """Of a process of its own, since the peak of a process only grows."""
