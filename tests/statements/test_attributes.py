@@ -387,6 +387,8 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
     [
         "SELECT count(*), sum(f.v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE' "
         "AND f.v < (SELECT 2 * avg(g.v) FROM {facts} g WHERE g.ck = c.k)",
+        "SELECT k, (SELECT count(*) FROM {facts} f WHERE ck = k) FROM {customer} WHERE region = 'EUROPE'",
+        "SELECT sum(n) FROM {customer}, LATERAL (SELECT sum(v) AS n FROM {facts} WHERE ck = k) WHERE region = 'EUROPE'",
         "WITH d AS MATERIALIZED (FROM {customer} WHERE region = 'EUROPE') SELECT (SELECT count(*) FROM {facts} f JOIN "
         "d ON ck = k), (SELECT sum(v) FROM {facts} g JOIN d ON ck = k)",
     ],
@@ -395,7 +397,7 @@ def test_a_dimension_that_a_plan_reads_through_a_cte(tmp_path: Path, statement: 
     facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
     with duckdb.connect() as con:
         explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
-    assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == 2
+    assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == statement.count("{facts}")
 
 
 def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:

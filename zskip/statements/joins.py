@@ -181,15 +181,23 @@ def _named(node: Node, name: str, stubs: Sequence[StubColumns], path: tuple[tupl
     return None if found is None else _Column(owners[0], stubs[owners[0]].printed[name], (*path, *found))
 
 
-def _named_in_cte(side: Node, name: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]) -> _Column | None:
-    """The column with this name in the query of a CTE, if a scan of the CTE alone feeds one side of a join. The plan of
-    a correlated subquery has the outer rows as such a CTE."""
-    node, path = side, []
+def _named_in_cte(
+    node: Node,
+    name: str,
+    stubs: Sequence[StubColumns],
+    queries: Mapping[str, Node],
+    path: tuple[tuple[Node, int], ...] = (),
+) -> _Column | None:
+    """The column with this name in the query of a CTE, if a scan of the CTE alone feeds an operator. The plan of a
+    correlated subquery has the outer rows as such a CTE, and their distinct keys as another one over it."""
     while len(node.children) == 1:
-        path.append((node, 0))
+        path = (*path, (node, 0))
         (node,) = node.children
     query = queries.get(node.info.get("CTE Index", "")) if node.name == "CTE_SCAN" else None
-    return None if query is None else _named(query, name, stubs, (*path, (node, 0)))
+    if query is None:
+        return None
+    path = (*path, (node, 0))
+    return _named(query, name, stubs, path) or _named_in_cte(query, name, stubs, queries, path)
 
 
 def _path_to(node: Node, place: int) -> tuple[tuple[Node, int], ...] | None:
