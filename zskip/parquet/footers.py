@@ -147,7 +147,10 @@ def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[
     order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
     counts = np.concatenate([part.row_group_counts for part in parts])
     first = offsets_of(counts)
-    return FileStatistics.concat(units).take(numbers_of_runs(first[order], first[order + 1])), counts[order]
+    together = FileStatistics.concat(units)
+    if (order == np.arange(len(order))).all():
+        return together, counts
+    return together.take(numbers_of_runs(first[order], first[order + 1])), counts[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +401,8 @@ def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStati
     ``owner``: the file of each row group, ascending · ``files``: the number of files. A bound is unknown if it is
     unknown for a row group that may hold a value.
     """
+    if np.array_equal(owner, np.arange(files)):  # each file is one row group
+        return row_groups
     totals = _totals(row_groups.row_count, owner, files)
     columns = {}
     for path, column in row_groups.columns.items():

@@ -59,6 +59,8 @@ class Footers:
                 return absent
             return np.full(len(self.files), place, np.int64) if isinstance(place, bool) else self.kept[place]
 
+        if len(self.places) == 1:
+            return {name: of_group(self.places[0], name) for name in SLOTS}
         return {name: np.stack([of_group(one, name) for one in self.places], axis=1).reshape(-1) for name in SLOTS}
 
 

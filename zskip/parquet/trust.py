@@ -198,9 +198,10 @@ def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writ
             distrusted = pc.or_kleene(distrusted, zeros)
     if origin.rebased and is_of_calendar(type):
         distrusted = pc.or_kleene(distrusted, pc.less(lower, calendars_agree_since(type)))
-    distrusted = pc.fill_null(distrusted, False)
     unknown = pa.scalar(None, type)
-    lower, upper = pc.if_else(distrusted, unknown, lower), pc.if_else(distrusted, unknown, upper)
+    if pc.any(distrusted).as_py():
+        distrusted = pc.fill_null(distrusted, False)
+        lower, upper = pc.if_else(distrusted, unknown, lower), pc.if_else(distrusted, unknown, upper)
     if (t.is_string(type) or t.is_binary(type)) and not origin.known:
         # The upper bound may have been truncated without rounding it up.
         truncated = pc.greater_equal(pc.binary_length(upper), _FEWEST_TRUNCATED)
@@ -217,5 +218,7 @@ def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writ
 
 def _possible(count: pa.Int64Array, row_count: pa.Int64Array) -> pa.Int64Array:
     """The counts, with those below 0 or above the number of rows as unknown."""
-    possible = pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, row_count))
-    return pc.if_else(pc.fill_null(possible, True), count, pa.scalar(None, pa.int64()))
+    impossible = pc.or_(pc.less(count, 0), pc.greater(count, row_count))
+    if not pc.any(impossible).as_py():
+        return count
+    return pc.if_else(pc.fill_null(impossible, False), pa.scalar(None, pa.int64()), count)
