@@ -123,7 +123,7 @@ def single(**values: int) -> Statistics:
 def test_a_proof_is_forgotten_with_its_predicate() -> None:
     bound = bind(f"n IN ({', '.join(map(str, range(100_000)))})", SCHEMA)  # too long a text to be remembered
     pruning.outcomes(bound, NOTHING)
-    (only,) = evaluate._proofs[bound].values()
+    only = evaluate._proofs[bound]
     proof, predicate = weakref.ref(only.cuts), weakref.ref(bound)
     del only
     assert proof() is not None

@@ -16,7 +16,6 @@ from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, asked, breach
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
-from zskip.pruning import evaluate
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -124,15 +123,6 @@ def test_a_thousand_row_values_prune() -> None:
 TWO = Schema(pa.schema({"x": pa.int32(), "y": pa.int32()}))
 
 
-def condition(random: Random, depth: int) -> str:
-    if depth == 0 or random.random() < 0.3:
-        sides = [random.choice("xy"), random.choice(["x + y", "abs(x)", "y", str(random.randint(0, 9))])]
-        return random.choice(["{} < {}", "{} = {}", "{} <> {}", "{} IS NULL OR {} > 3", "{} + 1 > {}"]).format(*sides)
-    parts = [condition(random, depth - 1) for _ in range(random.randint(2, 4))]
-    form = random.choice(["({})", "NOT ({})", "(({}) IS TRUE)", "CASE WHEN {} THEN x > 4 ELSE y < 3 END"])
-    return form.format(random.choice([" AND ", " OR "]).join(f"({part})" for part in parts))
-
-
 def pairs_of(random: Random, units: int = 30) -> Statistics:
     columns = {}
     for name in TWO.arrow.names:
@@ -143,18 +133,6 @@ def pairs_of(random: Random, units: int = 30) -> Statistics:
     return Statistics(pa.array([9] * units), columns)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = Random(seed)
-    sql, units = condition(random, 3), pairs_of(random)
-    whole = asked(sql, TWO, units)
-    for most in range(8):
-        monkeypatch.setattr(evaluate, "MOST_PROVED", most)
-        fewer = asked(sql, TWO, units)
-        for name in ("can_be_true", "can_be_false", "can_be_null"):
-            assert not np.any(getattr(whole, name) & ~getattr(fewer, name)), (sql, most, name)
-
-
 def test_explain_says_that_there_are_too_many() -> None:
     units = pairs_of(Random(1))
     many = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(1_900)), TWO)
@@ -163,15 +141,3 @@ def test_explain_says_that_there_are_too_many() -> None:
     assert "more than 1,000 conditions" in str(reason.opaque)
     few = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(450)), TWO)
     assert "conditions" not in str([each.opaque for each in pruning.reasons(few, units)])
-
-
-def test_over_many_units_fewer_conditions_are_proved() -> None:
-    sql = " AND ".join(f"(x + {n} <> 5 OR y < {n - 300})" for n in range(300))
-    few, many = pairs_of(Random(1)), pairs_of(Random(1)).take(np.resize(np.arange(30), 12_000))
-    bound = bind(sql, TWO)
-    proved, kept = (pruning.outcomes(bound, units).may_match for units in (few, many))
-    assert not np.any(np.resize(proved, 12_000) & ~kept)
-    assert proved.tolist() == pruning.outcomes(bound, few).may_match.tolist()
-    assert "more than 200 conditions: the rest is kept" in str(
-        [each.opaque for each in pruning.reasons(bind(sql.replace("AND", "OR"), TWO), many)]
-    )

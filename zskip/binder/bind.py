@@ -59,9 +59,9 @@ _cache: LRUCache[tuple[object, ...], Predicate] = LRUCache(_CAPACITY, lambda eac
 """Predicates by text and settings, but for those that read parameters or the clock. Schemas are compared by identity,
 and an entry keeps its schema alive."""
 
-_MAX_LEAVES = 1_000
-"""Conditions that are bound one by one, those with functions and opaque ones counted twice, since they take twice as
-long; further ones of an AND or OR are opaque."""
+_MAX_LEAVES, _NODES = 1_000, 4
+"""Conditions that are bound and proved one by one; further ones of an AND or OR are opaque. Those with functions and
+opaque ones count twice, since they take twice as long, and so do so many nodes of the tree that one becomes."""
 
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
@@ -242,7 +242,7 @@ class _PredicateBuilder:
             if costly > _MAX_LEAF_TOKENS:
                 return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
         found = self.binder.leaf(parsed, lambda: self._bound_text(part))
-        self.leaves += tree.has_call_or_opaque(found)
+        self.leaves += tree.has_call_or_opaque(found) + 2 * (tree.size(found) // _NODES)
         return found
 
     def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:

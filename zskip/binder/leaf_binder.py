@@ -24,7 +24,7 @@ from zskip.language.literals import Refused
 from zskip.language.tree import Cause, Computable, Literal, Node, Opaque, Reference, Scalar
 
 _CASE_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
-_MAX_NODES = 50_000
+_MAX_NODES = 2_000
 """Nodes that one leaf may become; a leaf with more characters may become as many nodes as it has characters."""
 
 

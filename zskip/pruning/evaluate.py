@@ -141,12 +141,6 @@ def is_single(span: Span) -> Bools:
 
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
-MOST_PROVED = 2_000
-"""Conditions that are proved one by one, after all conditions on one term are merged; any others prove nothing."""
-
-FEWER_PROVED = ((2_500, 200),)
-"""Lower limits above a number of units, since the time of a proof grows with both."""
-
 _MANY = 1 << 12
 """Units from which it pays to evaluate the parts of an AND only for the units that its first part leaves."""
 
@@ -178,12 +172,12 @@ def outcomes(
     budget = budget or Budget()
     terms = Terms(statistics, budget, use_duckdb=use_duckdb)
     try:
-        found = _evaluate_in_turn(proof_for(predicate, len(terms)), terms)
+        found = _evaluate_in_turn(proof_of(predicate), terms)
         left = np.flatnonzero(found.may_match & ~found.all_match)
         if evidence is not None and len(left):
             narrower = EvidenceOfUnits(evidence, left)
             few = Terms(statistics.take(left), budget, use_duckdb=use_duckdb, evidence=narrower)
-            found = found.updated(left, _evaluate(proof_for(predicate, len(few)), few))
+            found = found.updated(left, _evaluate(proof_of(predicate), few))
     except RecursionError:
         # Kept, because a caller deep in its own stack leaves too little of it for the recursion.
         return Outcomes.of(ANYTHING, len(terms))
@@ -236,57 +230,20 @@ class Computed:
 Proof = Computed | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
-_proofs: WeakKeyDictionary[Predicate, dict[int, Proof]] = WeakKeyDictionary()
-"""The proofs of each predicate that is still in use, by the limit on their conditions."""
-
-_truncated: WeakKeyDictionary[Predicate, set[int]] = WeakKeyDictionary()
-"""The limits at which the proof of a predicate leaves out conditions."""
+_proofs: WeakKeyDictionary[Predicate, Proof] = WeakKeyDictionary()
+"""The proofs of the predicates that are still in use."""
 
 
-def _max_proved(units: int) -> int:
-    return min([MOST_PROVED, *(most for above, most in FEWER_PROVED if units > above)])
-
-
-def proof_for(predicate: Predicate, units: int) -> Proof:
-    """The proof of a predicate for some number of units, compiled once."""
-    most, proofs = _max_proved(units), _proofs.setdefault(predicate, {})
-    found = proofs.get(most)
+def proof_of(predicate: Predicate) -> Proof:
+    """The proof of a predicate, compiled once."""
+    found = _proofs.get(predicate)
     if found is None:
-        limit = _Limit(most)
-        found = proofs[most] = proof_of(predicate.tree, limit)
-        if limit.is_exceeded:
-            _truncated.setdefault(predicate, set()).add(most)
+        found = _proofs[predicate] = _compiled(predicate.tree)
     return found
 
 
-def conditions_proved(predicate: Predicate, units: int) -> int | None:
-    """The limit on the conditions that `outcomes` proves over some number of units, if a predicate exceeds it."""
-    most = _max_proved(units)
-    return most if most in _truncated.get(predicate, ()) else None
-
-
-class _Limit:
-    """The number of further conditions of a predicate that may be proved."""
-
-    __slots__ = ("is_exceeded", "left")
-
-    def __init__(self, most: int) -> None:
-        self.left, self.is_exceeded = most, False
-
-    def is_reached(self) -> bool:
-        """Whether no further condition may be proved; then the limit counts as exceeded."""
-        self.is_exceeded |= self.left <= 0
-        return self.left <= 0
-
-
-_UNPROVED = Opaque("", (), Why("too many conditions"))
-
-
-def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
-    """Compiles a node; all conditions on one term become one step function. Those past the ``limit`` prove nothing."""
-    limit = limit or _Limit(MOST_PROVED)
-    if limit.is_reached():
-        return _UNPROVED
+def _compiled(node: Node) -> Proof:
+    """Compiles a node; all conditions on one term become one step function. `bind` limits their number."""
     match node:
         case Compare(op, left, right):
             return _comparison(op, left, right, node)
@@ -295,30 +252,29 @@ def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
         case IsNull(term):
             return Steps.is_null(term)
         case And(parts):
-            return _joint(True, [proof_of(part, limit) for part in parts], limit)
+            return _joint(True, list(map(_compiled, parts)))
         case Or(parts):
             ranges, others = _split_ranges(parts)
             steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
-            return _joint(False, [*(proof_of(part, limit) for part in others), *steps], limit)
+            return _joint(False, [*map(_compiled, others), *steps])
         case Not(part):
-            inner = proof_of(part, limit)
+            inner = _compiled(part)
             if isinstance(inner, Joint) and not inner.parts:
                 return Joint(not inner.conjunction, ())
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
         case Is(part, outcome):
-            inner = proof_of(part, limit)
+            inner = _compiled(part)
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
-            limit.left -= 1
-            choice = Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit))
+            choice = Chosen(_compiled(condition), _compiled(then), _compiled(otherwise))
             # Of choices within one another, each would sort the cuts of all.
             return choice if isinstance(then, Choose) or isinstance(otherwise, Choose) else _chosen(choice)
         case Contains():
             return node
         case Opaque(implies=implies):
-            return node if implies is None else Implied(node, proof_of(implies, limit))
+            return node if implies is None else Implied(node, _compiled(implies))
         case Computable(part):
-            return Computed(proof_of(part, limit), node)
+            return Computed(_compiled(part), node)
 
 
 def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
@@ -395,8 +351,8 @@ def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
     return node
 
 
-def _joint(conjunction: bool, parts: Sequence[Proof], limit: _Limit) -> Proof:
-    """The AND or OR of proofs, with all step functions of one term merged; without those past the limit."""
+def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
+    """The AND or OR of proofs, with all step functions of one term merged."""
     by_term: dict[Scalar, list[Steps]] = {}
     others: list[Proof] = []
     for part in parts:
@@ -406,16 +362,7 @@ def _joint(conjunction: bool, parts: Sequence[Proof], limit: _Limit) -> Proof:
             others.append(part)
     merge = Steps.all_of if conjunction else Steps.any_of
     merged = [*others, *(merge(group) for group in by_term.values())]
-    if len(merged) == 1:
-        return merged[0]
-    proved: list[Proof] = []
-    for part in merged:
-        if limit.is_reached():
-            proved.append(_UNPROVED)
-            break
-        limit.left -= not isinstance(part, Joint)
-        proved.append(part)
-    return Joint(conjunction, tuple(proved))
+    return merged[0] if len(merged) == 1 else Joint(conjunction, tuple(merged))
 
 
 def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
@@ -499,7 +446,7 @@ def candidates(predicate: Predicate, search: UnitSearch) -> Ints | None:
     uid = 'a' OR n < 7         None
     """
     try:
-        return _candidates(proof_for(predicate, 0), search)
+        return _candidates(proof_of(predicate), search)
     except RecursionError:  # the caller may be deep in its own stack
         return None
 

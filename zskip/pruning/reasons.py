@@ -15,7 +15,7 @@ import numpy.typing as npt
 from zskip.language import Predicate, conjunction
 from zskip.language.tree import Cause, Computable, Opaque, Why, walk
 from zskip.pruning.duckdb_evaluation import Budget
-from zskip.pruning.evaluate import conditions_proved, outcomes
+from zskip.pruning.evaluate import outcomes
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
@@ -76,8 +76,6 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
     nodes = [node for node in walk(part.tree) if isinstance(node, Opaque)]
     unused = [node for node in nodes if not by_evidence or node.implies is None]
     opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in unused)
-    if most := conditions_proved(part, len(statistics)):
-        opaque = (*opaque, Obstacle(part.text, Why(f"more than {most:,} conditions: the rest is kept")))
     unknown = tuple(Obstacle(path, _NO_STATISTICS) for path in sorted(part.columns) if _is_unknown(path, statistics))
     hint = next((REWRITES[each.why.cause] for each in opaque if each.why.cause in REWRITES), None)
     return Reason(
