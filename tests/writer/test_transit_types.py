@@ -130,8 +130,7 @@ def as_a_table(by: tuple[str, ...]) -> FileStatistics:
         return table._index.data_files().row_groups
 
 
-@pytest.mark.parametrize("by", [["mode", "price"], ["price", "note"]], ids=" ".join)
-@pytest.mark.parametrize("memory_limit", [None, 200_000])
+@pytest.mark.parametrize(("by", "memory_limit"), [(["mode", "price"], None), (["price", "note"], 200_000)])
 @pytest.mark.parametrize(
     "given_as", ["table", "Parquet", "Parquet with views", "stream", "Parquet without dictionaries"]
 )
