@@ -21,7 +21,6 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -267,7 +266,7 @@ _ADJACENT_KEYS = 0.1
 # and the number of entries looked up per key.
 _SKIPPED_BY_SKETCH, _ENTRY_SECONDS, _ENTRIES_PER_KEY = 0.5, 1e-8, 10
 # For a table with more shards, the depth is that of its shards, which is much quicker to compute.
-_MOST_SHARDS_READ = 4
+_MOST_SHARDS_READ, _SLICES_BYTES = 4, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,9 +404,6 @@ def _sketch_entries(table: JoinedTable, name: str) -> int | None:
     return next((sum(segment.entries for segment in one.segments) for one in sketches), None)
 
 
-_SLICES: WeakKeyDictionary[Index, dict[str, float]] = WeakKeyDictionary()
-
-
 def _slices(tables: Sequence[JoinedTable], join: JoinKeys) -> float:
     table = tables[join.place]
     column = _column(table, join.column)
@@ -418,13 +414,13 @@ def file_slices(index: Index, path: str) -> float:
     """The number of parts into which a column divides the files of a table; a key is in one of them on average."""
     from zskip.layouts import depths  # Only joins need it, and it takes a tenth of a process's first statement.
 
-    known = _SLICES.setdefault(index, {})
-    if path not in known:
+    def counted() -> float:
         shards = range(len(index.snapshot.shards))
         by_shard = len(shards) > _MOST_SHARDS_READ
         statistics = index.shards([path]) if by_shard else index.files(shards, [path]).statistics
-        known[path] = len(statistics) / max(depths(statistics, [path])[path].average, 1.0)
-    return known[path]
+        return len(statistics) / max(depths(statistics, [path])[path].average, 1.0)
+
+    return index.once(("slices", path), counted, lambda _: _SLICES_BYTES)
 
 
 def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) -> None:

@@ -143,8 +143,8 @@ def parse_tables(
 
 # --- the zskip tables that a statement refers to, by path or by a name given in ``tables=`` ---
 
-_INDEXES: dict[str, Index] = {}
-_KEPT_INDEXES = 16
+_INDEXES: LRUCache[str, Index] = LRUCache(16)
+_INDEXES_LOCK = Lock()
 _ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
 _FILE_URL = re.compile(r"^file:(//(localhost)?)?/", re.IGNORECASE)
 # Functions in FROM that read the rows of Parquet files; and those that read tables, which may be files, by their names.
@@ -301,10 +301,8 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         return None
     # The identity includes the options: an index opened with credentials must not serve a caller without them.
     place = index.storage.identity
-    kept = _INDEXES.get(place)
-    if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:
-        kept = index
-        if len(_INDEXES) >= _KEPT_INDEXES:
-            _INDEXES.clear()
-        _INDEXES[place] = kept
+    with _INDEXES_LOCK:
+        kept = _INDEXES.get(place)
+        if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:
+            kept = _INDEXES[place] = index
     return kept
