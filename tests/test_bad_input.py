@@ -320,6 +320,7 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.append(ROWS, batch=(1, "a")),  # type: ignore[arg-type]
         lambda: table.append(ROWS, batch=("\ud800", 1)),
         lambda: table.append(ROWS, batch=("a", 10**5000)),
+        lambda: table.append(ROWS, batch=("a", -1)),
         lambda: table.clustering(5),  # type: ignore[arg-type]
         lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
@@ -656,20 +657,6 @@ def test_a_file_that_does_not_fit_is_named(rows: dict[str, Any], message: str, t
     shutil.rmtree(tmp_path / "_zskip")
     with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="0.parquet"))):
         zskip.index(tmp_path)
-
-
-def test_a_database_that_has_failed_says_so(tmp_path: Path) -> None:
-    """zskip said that the statement does not read the table in FROM, and remembered it for other connections."""
-    rows = pa.table({"s": pa.array([{"a": n} for n in range(3000)])})
-    zskip.write(rows, tmp_path / "t", by="s.a", files=3)
-    con = duckdb.connect()
-    try:
-        con.sql(f"FROM '{tmp_path}/t/*.parquet' WHERE s.a IN (0, NULL)").fetchall()
-        pytest.skip("DuckDB reads a list with NULL over a field of a struct")
-    except duckdb.InternalException:
-        with pytest.raises(duckdb.FatalException):
-            zskip.sql(f"SELECT count(*) FROM '{tmp_path / 't'}'", con)
-    assert zskip.sql(f"SELECT count(*) FROM '{tmp_path / 't'}'", duckdb.connect()).fetchall() == [(3000,)]
 
 
 def test_an_interrupt_of_duckdb_is_a_keyboard_interrupt(tmp_path: Path) -> None:

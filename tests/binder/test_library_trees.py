@@ -70,7 +70,7 @@ def of(library: str) -> list[tuple[str, Any]]:
     if library == "pyarrow":
         found += [pc.starts_with(s, "a"), ~pc.ends_with(s, "%"), pc.match_substring(s, "'"), among(s, ["a", None])]
         found += [pc.field("r", "x") > 1, pc.if_else(i > 0, s == "a", f.is_nan()), pc.scalar(True) & (i > 0)]
-        found += [among(f, [0.0, 1.5]), among(f, [-0.0]), among(i, [1, None])]
+        found += [among(f, [0.0, 1.5]), among(f, [-0.0]), among(i, [1, None]), among(column("g"), [0.1, 2.5, 1e300])]
     else:
         found += [s.str.starts_with("a"), ~s.str.ends_with("%"), s.str.contains("'", literal=True), i.is_between(-5, 7)]
         found += [
@@ -128,3 +128,13 @@ def test_a_condition_for_a_person_is_short_sql() -> None:
     bound = bind_expression((pc.field("i") > 5) & (pc.field("s") == "it's") & ~pc.field("r", "x").is_null(), schema)
     assert bound.text == """("i" > 5) AND ("s" = 'it''s') AND (NOT ("r"."x" IS NULL))"""
     assert bound.conjuncts[0].text == '"i" > 5'
+
+
+@pytest.mark.parametrize(
+    "type", [pa.duration("us"), pa.uuid(), pa.large_list(pa.int8()), pa.struct([("d", pa.duration("s"))])]
+)
+def test_a_column_that_substrait_lacks_is_in_the_way_of_no_other(type: pa.DataType) -> None:
+    schema = Schema(pa.schema([("before", type), ("x", pa.int64())]))
+    assert bind_expression(pc.field("x") > 5, schema).text == '"x" > 5'
+    with pytest.raises(UnsupportedSql):
+        bind_expression(pc.field("before") == pc.field("before"), schema)

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import convert_to_deltalake
 
 import zskip
 from zskip.errors import ForeignTable
 from zskip.storage import Storage, open_storage
+from zskip.storage.local import LocalStorage
 
 ROWS = pa.table({"id": [1, 2, 3]})
 LOGS = {
@@ -174,6 +176,21 @@ def test_deleted_rows_do_not_come_back_by_the_names_of_files(way: str, tables_of
     assert not (tables_of_zskip.parent / "new").exists()
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_log_that_may_not_be_read_is_a_log(way: str, tables_of_zskip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner may keep the log for himself, and the files open."""
+
+    def names(self: LocalStorage, folder: str, **options: Any) -> list[str]:
+        if "_zskip" in folder and (Path(self.uri) / folder).exists():
+            raise PermissionError(13, "Permission denied", folder)
+        return found(self, folder, **options)
+
+    found = LocalStorage.names
+    monkeypatch.setattr(LocalStorage, "names", names)
+    with pytest.raises(PermissionError):
+        WAYS[way](tables_of_zskip)
+
+
 def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Path) -> None:
     rows = pa.table({"id": range(100)})
     pq.write_table(rows, tmp_path / "plain.parquet")
@@ -182,6 +199,16 @@ def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Pa
     for verb in (indexed.refresh, indexed.to_arrow, indexed.count, lambda: zskip.sql(f"FROM '{tmp_path}'")):
         with pytest.raises(ForeignTable, match="t is a table of zskip"):
             verb()
+
+
+def test_an_index_of_files_is_not_taken_for_that_of_a_log(tmp_path: Path) -> None:
+    """attach raised KeyError."""
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "a.parquet")
+    zskip.index(tmp_path)
+    convert_to_deltalake(tmp_path)
+    with pytest.raises(ForeignTable, match="is a table of Delta now"):
+        zskip.attach(tmp_path)
+    assert zskip.open(tmp_path).count() == 10
 
 
 def test_a_table_as_a_source_gives_its_live_rows(tables_of_zskip: Path) -> None:

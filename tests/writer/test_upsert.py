@@ -232,6 +232,13 @@ def test_a_key_is_named_once(tmp_path: Path) -> None:
         table.upsert(rows_of([1], 2), on=["id", "id"])
 
 
+@pytest.mark.parametrize("on", ["a,b", '"a,b"', ['"a,b"'], ["A,B"]])
+def test_a_key_is_named_as_any_column_is(on: str | list[str], tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a,b": [1, 2], "v": [1, 2]}), tmp_path / "t", by=['"a,b"'])
+    table.upsert(pa.table({"a,b": [2], "v": [3]}), on=on)
+    assert sorted(table.to_arrow().column("v").to_pylist()) == [1, 3]
+
+
 MEANWHILE: dict[str, Callable[[zskip.Table], object]] = {
     "inserts the key": lambda other: other.upsert(rows_of([500], 7), on="id"),
     "appends the key": lambda other: other.append(rows_of([500, 501], 7)),

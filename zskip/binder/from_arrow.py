@@ -42,8 +42,9 @@ class _Unsupported(Exception):
 
 def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     """The conjuncts of an expression, with None for each that cannot be bound."""
+    columns = pa.schema([field.with_type(_as_substrait(field.type)) for field in schema.arrow])
     try:
-        message = _message(bytes(expression.to_substrait(schema.arrow)))
+        message = _message(bytes(expression.to_substrait(columns)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return [None]
     names = dict(_functions(message))
@@ -55,6 +56,17 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     # Only the printed form shows how is_in treats NULL; the message does not.
     nulls_match = "null_matching_behavior=" not in printed.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Converter(schema, names, nulls_match)))
+
+
+def _as_substrait(type: pa.DataType) -> pa.DataType:
+    """The type, with null in place of what Substrait lacks: an expression over another column is read all the same."""
+    if t.is_struct(type):
+        return pa.struct([field.with_type(_as_substrait(field.type)) for field in type])
+    try:
+        pc.scalar(True).to_substrait(pa.schema([("", type)]))
+    except pa.ArrowNotImplementedError:
+        return pa.null()
+    return type
 
 
 def _functions(message: Message) -> Iterator[tuple[int, str]]:
@@ -159,6 +171,8 @@ class _Converter:
         if (None in values and not self.nulls_match) or any(value != value for value in values):
             raise _Unsupported
         given = [value for value in values if value is not None]
+        if t.is_floating(column.type):  # Arrow rounds the values to the column's type
+            given = pa.array(given, pa.float64()).cast(column.type).to_pylist()
         # Arrow's is_in tells -0.0 from 0.0, unlike its comparisons.
         zeros = {math.copysign(1, value) for value in given if t.is_floating(column.type) and value == 0}
         tests = [self._zero(column, sign) for sign in sorted(zeros)]

@@ -7,12 +7,15 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from zskip.cli.command_options import (
@@ -110,13 +113,13 @@ def query(given: argparse.Namespace) -> None:
             relation = answer(given, connection)
             if given.limit is not None:
                 relation = relation.limit(given.limit)
-            rows = relation.to_arrow_table() if given.json or given.csv else None
-        if rows is None:
-            show(relation)
-        elif given.json:
+            rows = relation.to_arrow_table() if given.json else None
+        if rows is not None:
             print_json_rows(rows)
+        elif given.csv:
+            print_csv(relation)
         else:
-            print_csv(rows)
+            show(relation)
 
 
 @lru_cache(maxsize=1)
@@ -247,11 +250,13 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def print_csv(rows: Any) -> None:
-    from pyarrow import csv
-
+def print_csv(relation: Any) -> None:
+    """Print rows as DuckDB writes CSV: Arrow has no text for infinite times, and for none of nested values."""
     sys.stdout.flush()
-    csv.write_csv(rows, sys.stdout.buffer)
+    with TemporaryDirectory() as folder:
+        relation.to_csv(os.path.join(folder, "rows.csv"), header=True)
+        with open(os.path.join(folder, "rows.csv"), "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 def summary(table: Any) -> dict[str, Any]:

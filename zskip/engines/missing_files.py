@@ -91,6 +91,11 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
             for path in paths:
                 if message := _damage(path):
                     raise CorruptFile(message) from error
+            from zskip.parquet import footers
+
+            for scan in scans:
+                if scan.storage.local is None:  # from a store, footers alone
+                    footers.read(scan.storage, scan.relative_paths)
             error.add_note("It came of reading " + ", ".join(paths[:_NAMED]) + " …" * (len(paths) > _NAMED))
         raise
 

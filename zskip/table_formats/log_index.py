@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, DamagedIndex, TableError, TableExists
+from zskip.errors import CommitConflict, DamagedIndex, ForeignTable, TableError, TableExists
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
@@ -45,6 +45,11 @@ def follow(source: Source, parts: Storage) -> Snapshot:
 
 def _followed(source: Source, parts: Storage) -> Snapshot:
     known = _known(parts)
+    if known is not None and known.details.get("source") != source.format:
+        raise ForeignTable(
+            f"{parts.uri}/_zskip is the index of a folder of Parquet, which is a table of {source.format.capitalize()} "
+            "now. Remove the index, and attach the table again."
+        )
     if known is not None:
         if source.is_current(known.details):
             return known

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -114,12 +114,9 @@ def _refuse_own(storage: Storage, folder: str, ours: set[str]) -> None:
 
 
 def _own_table(storage: Storage, folder: str) -> Snapshot | None:
-    """The newest version of the zskip table in a folder."""
-    try:
-        names = filter(log.ENTRY.fullmatch, storage.names(f"{folder}{log.LOG}"))
-        newest = max(names, key=log.version_of, default=None)
-    except (PermissionError, UnsafePath):  # the user may read a folder but not the one above it
-        return None
+    """The newest version of the zskip table in a folder. Raises `PermissionError` if the table's log cannot be read."""
+    names = filter(log.ENTRY.fullmatch, _names(storage, folder, "zskip"))
+    newest = max(names, key=log.version_of, default=None)
     if newest is None:
         return None
     path = f"{folder}{log.LOG}/{newest}"
@@ -150,10 +147,25 @@ def _has_log(storage: Storage, folder: str, kind: str) -> bool:
             return (
                 storage.local / folder / _LOGS[kind]
             ).is_dir()  # even if empty: its entries may be elsewhere, or lost
-        names = storage.names(f"{folder}{_LOGS[kind]}")
-    except (PermissionError, UnsafePath):  # users may be allowed to read a folder but not the one above it
+    except (PermissionError, UnsafePath):
         return False
-    return any(re.fullmatch(_ENTRIES[kind], name) for name in names)
+    return any(re.fullmatch(_ENTRIES[kind], name) for name in _names(storage, folder, kind))
+
+
+def _names(storage: Storage, folder: str, kind: str) -> Sequence[str]:
+    """The names in a folder's log. Users may be allowed to read a folder but not the one above it: that has none.
+
+    Raises `PermissionError` for a log of zskip's that is there and cannot be read.
+    """
+    path = folder + _LOGS[kind]
+    try:
+        return storage.names(path)
+    except UnsafePath:
+        return ()
+    except PermissionError:
+        if kind == "zskip" and storage.exists(path.removesuffix("/log")):
+            raise
+        return ()
 
 
 def _links(root: Path, folders: Iterable[str]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def require_batch(batch: object) -> None:
     """Raise `InvalidOption` unless a batch is a name and a number."""
     if batch is not None and not _is_batch(batch):
         raise InvalidOption(
-            f"batch= is an application's name and the number of its batch, below 2^63, not {shown(batch)}."
+            f"batch= is an application's name and the number of its batch, from 0 to 2^63 - 1, not {shown(batch)}."
         )
 
 
@@ -101,7 +101,7 @@ def _is_batch(batch: object) -> bool:
         batch[0].encode()
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
-    return bool(abs(batch[1]) < _LARGEST_BATCH)
+    return bool(0 <= batch[1] < _LARGEST_BATCH)
 
 
 def append(

@@ -132,14 +132,19 @@ class FileRows:
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def require_key_columns(on: Sequence[str], schema: Schema) -> None:
-    """Raise `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order."""
+def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The names of the key columns, as the schema spells them.
+
+    Raises `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order.
+    """
     if not on:
         raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
-    require_distinct(on, "on")
-    for column in schema.orderable(on):
+    columns = schema.orderable(on)
+    require_distinct([column.path for column in columns], "on")
+    for column in columns:
         if len(column.parts) > 1:
             raise InvalidOption(f'on= names "{column.path}", a field of a column. A key consists of whole columns.')
+    return tuple(column.parts[0] for column in columns)
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array:

@@ -51,7 +51,7 @@ from zskip.writer.append import (
     sized_by_rows,
 )
 from zskip.writer.evolution import appended
-from zskip.writer.key_match import FileRows, Keys, require_key_columns
+from zskip.writer.key_match import FileRows, Keys, key_columns
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
 from zskip.writer.row_source import RowSource, of_table
@@ -79,7 +79,7 @@ def upsert(
     """
     require_managed(storage, base)
     require_batch(batch)
-    require_key_columns(on, base.schema)
+    on = key_columns(on, base.schema)
     rows = pa.concat_tables([part() for part in source.parts(None)] or [source.schema.empty_table()])
     table_id = base.table_id
     for _ in range(_ATTEMPTS):
@@ -107,7 +107,7 @@ def upsert_source(
     require_batch(batch)
     index = index_of(table)
     identity = index.snapshot.details["table"]
-    require_key_columns(on, index.snapshot.schema)
+    on = key_columns(on, index.snapshot.schema)
     rows = pa.concat_tables([part() for part in source.parts(None)] or [source.schema.empty_table()])
     for _ in range(_ATTEMPTS):
         snapshot = index.snapshot

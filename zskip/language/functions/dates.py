@@ -450,7 +450,7 @@ _ARITHMETIC = (
     ),
     Function(
         "epoch",
-        "epoch(x), epoch_ms, epoch_us, unix_timestamp, unix_seconds, unix_date",
+        "epoch(x), epoch_ms, epoch_us; unix_seconds, unix_date in Spark",
         _DATETIMES,
         "rises",
         periods.epoch,
@@ -463,11 +463,12 @@ _ARITHMETIC = (
     ),
     Function(
         "from_epoch",
-        "to_timestamp(x), timestamp_seconds(x)",
+        "to_timestamp(x)",
         "integers",
         "rises",
         periods.from_epoch,
         {exp.UnixToTime: from_epoch},
+        dialects=_DUCKDB,
         duckdb=("to_timestamp",),
     ),
 )

@@ -1,7 +1,7 @@
 """Sketches: evidence beyond ranges of which files hold a value or a text, for columns that are not clustered.
 
-``kinds``: the registry, and the parser of the option ``sketches=`` · ``hashing``: hashes that respect SQL equality ·
-``whole_values``, ``substrings``: the kinds · ``pairs``: how segments are stored, searched and merged ·
+``kinds``: the kinds, the keys of whole values, and the parser of the option ``sketches=`` · ``substrings``: the keys of
+texts · ``hashing``: hashes that respect SQL equality · ``pairs``: how segments are stored, searched and merged ·
 ``build``: builds segments during a write.
 """
 
