@@ -226,6 +226,15 @@ def test_the_command_upserts_a_batch_once(tmp_path: Path, capsys: pytest.Capture
         main([*words[:-2], "7"])
 
 
+def test_columns_of_a_repeated_option_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pa.table({"id": [1, 1, 2], "part": ["a", "b", "a"], "v": [0, 0, 0]})
+    table = zskip.write(rows, tmp_path / "t", by=["id"])
+    pq.write_table(pa.table({"id": [1], "part": ["a"], "v": [9]}), tmp_path / "new.parquet")
+    assert main(["upsert", str(tmp_path / "new.parquet"), str(tmp_path / "t"), "--on", "part", "--on", "id"]) == 0
+    table.refresh()
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [0, 0, 9]
+
+
 def test_a_key_is_named_once(tmp_path: Path) -> None:
     table = zskip.write(rows_of([1, 2], 1), tmp_path / "t", by=["id"])
     with pytest.raises(zskip.InvalidOption, match='on= names the column "id" twice'):

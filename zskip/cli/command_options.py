@@ -119,6 +119,11 @@ def _value(
     return {"help": help, "metavar": metavar, "type": type, **more}
 
 
+def _names(help: str, metavar: str, type: Callable[[str], list[str]]) -> dict[str, Any]:
+    """An option whose names are added up if it is repeated: one that replaced the first could change other rows."""
+    return _value(help, metavar, type, action="extend")
+
+
 def _pairs(help: str, metavar: str, dest: str, type: Callable[[str], Any] = pair) -> dict[str, Any]:
     return _value(help, metavar, type, dest=dest, action=Gather)
 
@@ -133,11 +138,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sketches": {"type": sketches_named, "metavar": "A=values,B=substrings"},
     "number": {"metavar": "version", "type": int, "help": "a version that `zskip history` lists"},
     # rows and columns
-    "--by": _value("the columns that queries filter on, the most important first", "A,B", names),
-    "--columns": _value("the columns to print", "A,B", top_level_names),
-    "--drop": _value("remove all sketches of these columns", "A,B", names),
+    "--by": _names("the columns that queries filter on, the most important first", "A,B", names),
+    "--columns": _names("the columns to print", "A,B", top_level_names),
+    "--drop": _names("remove all sketches of these columns", "A,B", names),
     "--limit": _value("print at most so many rows", "N", int),
-    "--on": _value("the columns that identify a row, with commas", "COLUMNS", names),
+    "--on": _names("the columns that identify a row, with commas", "COLUMNS", names),
     "--where": _value("the predicate, whose constants the page lets you change", "PREDICATE"),
     "--dialect": _value("the SQL dialect of the predicate (duckdb)", default="duckdb"),
     "--timezone": _value("the session's time zone (UTC)", "ZONE", default="UTC"),
@@ -152,7 +157,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--files": _value("how many files", "N", int),
     "--rows-per-file": _value(None, "N", int),
     "--file-size": _value("such as 128MB", "SIZE"),
-    "--partition-by": _value("hive folders, clustered inside each", "A,B", names),
+    "--partition-by": _names("hive folders, clustered inside each", "A,B", names),
     "--row-group-rows": _value("rows in a row group", "N", int),
     "--compression": _value("zstd, snappy, gzip, lz4, brotli or none (zstd)", "CODEC"),
     "--sketch": _value(
