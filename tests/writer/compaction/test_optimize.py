@@ -359,6 +359,17 @@ def test_a_merge_must_grow_four_times_and_save_a_fifth() -> None:
     assert [sorted(each) for each in merges_of(unknown)] in ([], [[0, 1, 2, 3]])
 
 
+def test_the_night_of_a_fourfold_growth_rewrites_all_groups_that_overlap() -> None:
+    """Appends of one size in random order: a limit in bytes is the way to spread this night."""
+
+    def overlapping(*rows: int) -> np.ndarray:
+        return np.array([[each, 0.0, 1.0, 0.0, 1.0] for each in rows])
+
+    before = [*[1600] * 3, *[400] * 3, *[100] * 3]
+    assert merges_of(overlapping(*before)) == []
+    assert [len(each) for each in merges_of(overlapping(*before, 100))] == [10]
+
+
 def test_a_limit_merges_groups_that_fit_in_place_of_all_at_once() -> None:
     same = np.array([[100, 0.0, 1.0, 0.0, 1.0]] * 64)
     assert [len(each) for each in merges_of(same)] == [64]
