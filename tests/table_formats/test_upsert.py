@@ -144,6 +144,17 @@ MEANWHILE: dict[str, tuple[Callable[[Any], object], tuple[int, int]]] = {
 }
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_key_in_several_files_has_one_row_afterwards(name: str, tmp_path: Path) -> None:
+    """Of a file that holds nothing else, nothing is left: pyiceberg divided by its rows."""
+    table = FORMATS[name](tmp_path)
+    for stamp in (2, 3):
+        table.append(rows_of([500], stamp))
+    assert table.open().upsert(rows_of([500], 4), on="id").updated == 1
+    assert table.content()[500] == 4
+    assert table.open().count() == 81
+
+
 @pytest.mark.parametrize("what", MEANWHILE)
 @pytest.mark.parametrize("name", ["delta", "iceberg"])
 def test_what_another_writer_does_meanwhile_is_seen(

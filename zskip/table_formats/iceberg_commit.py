@@ -55,9 +55,9 @@ def replace_files(
 ) -> int:
     """Write each table of rows as a file, and replace the files numbered ``gone`` with them in one commit.
 
-    pyiceberg writes the files, with the field ids, bounds and partitions of the table, and ``run`` in their names.
-    Returns the number of files. If another writer commits first, the commit is retried while the replaced files are
-    still live with the same deletes, and ``still`` accepts the newer index by not raising.
+    An empty table makes no file. pyiceberg writes the files, with the field ids, bounds and partitions of the table,
+    and ``run`` in their names. Returns the number of files. If another writer commits first, the commit is retried
+    while the replaced files are still live with the same deletes, and ``still`` accepts the newer index by not raising.
     Raises `CommitConflict`, with nothing changed, if they are not, or if the table was dropped or recreated; and
     `UncertainCommit` if the catalog does not report whether the commit was made; `SchemaError` for old dates in Spark's
     legacy calendar, and `UnsupportedFormat` for a NULL list of structs.
@@ -71,7 +71,7 @@ def replace_files(
     with Staged(partial(_delete, table)) as staged:
         replaced = _live_entries(source, table, paths)
         numbers = itertools.count()
-        for part in rows:
+        for part in filter(len, rows):
             made = list(_write_data_files(table, part, run, numbers))
             staged.add(file.file_path for file in made)
             written += made
