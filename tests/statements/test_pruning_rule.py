@@ -16,6 +16,7 @@ from zskip.statements.duckdb import pruning_rule
 from zskip.storage.local import LocalStorage
 
 FILES, ROWS = 4, 50
+_LEAST_SAVED = pruning_rule.LEAST_SAVED
 # Each file has its own range of "day"; "same" has the same values in all of them.
 _DATA = pa.table(
     {
@@ -41,6 +42,17 @@ def _indexed(path: Path, rows: pa.Table, row_group_size: int = 10) -> Path:
         pq.write_table(rows.slice(number * ROWS, ROWS), path / f"{number}.parquet", row_group_size=row_group_size)
     zskip.index(path)
     return path
+
+
+@pytest.mark.parametrize(("rows_a_file", "again"), [(10, False), (200_000, True)])
+def test_a_statement_that_saves_little_is_explained_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_a_file: int, again: bool
+) -> None:
+    monkeypatch.setattr(pruning_rule, "LEAST_SAVED", _LEAST_SAVED)
+    zskip.write(pa.table({"x": range(4 * rows_a_file)}), tmp_path / "t", by="x", files=4)
+    con, text = _connection(), f"SELECT count(DISTINCT x) FROM '{tmp_path / 't'}' WHERE x % 1000 = 3 AND x // 8 < 1"
+    assert [_is_explained(text, con) for _ in range(3)] == [True, again, again]
+    assert "3 files skipped" in zskip.explain(text, con)
 
 
 def _connection() -> duckdb.DuckDBPyConnection:

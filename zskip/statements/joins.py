@@ -322,6 +322,16 @@ class JoinedTable:
         return float(len(self.survivors) * _FILE_SECONDS + self._rows * _ROW_SECONDS)
 
     @property
+    def saved_seconds(self) -> float:
+        """The expected time to read the skipped files; infinite if it is unknown."""
+        totals = self.survivors.index.snapshot.totals
+        if len(self.survivors) == self.survivors.total_files:
+            return 0.0
+        if totals.rows is None:
+            return np.inf
+        return totals.files * _FILE_SECONDS + totals.rows * _ROW_SECONDS - self.seconds
+
+    @property
     def _rows(self) -> int:
         known: int = self.survivors.once("rows", lambda: pc.sum(self.survivors.rows).as_py() or 0)
         return known

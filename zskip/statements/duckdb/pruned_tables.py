@@ -116,7 +116,7 @@ def pruned_tables(
         _after_row_rules(table, rules, number, complete[number], queries, types[number])
         for number, table in enumerate(tables)
     ]
-    remember_gain(parsed, params, any(table.gains for table in pruned))
+    remember_gain(parsed, params, sum(map(_saved_seconds, pruned)))
     return pruned
 
 
@@ -233,6 +233,11 @@ def _after_row_rules(
                 reasons.append(f"count, min and max: {from_index.files:,} files answered by the index")
                 return PrunedTable(from_index.rest, from_index, tuple(reasons), types, ordered, rules.only_named)
     return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.only_named)
+
+
+def _saved_seconds(table: PrunedTable) -> float:
+    """As `JoinedTable.saved_seconds`, after all rules."""
+    return np.inf if table.index_rows is not None else JoinedTable("", table.survivors).saved_seconds
 
 
 # --- queries that the rules need ---

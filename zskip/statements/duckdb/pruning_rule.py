@@ -6,7 +6,7 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | ---------------------------------------------------------- | --------------------------------------------------- |
 | names the position of files in their list                  | it depends on files that are skipped                |
 | stores the result of a PIVOT by values                     | DuckDB runs a part of it to plan it, without rows   |
-| skipped no file before, over the same versions             | reading all files is correct, whatever else changed |
+| skipped little before, over the same versions              | reading all files is correct, whatever else changed |
 | reads few files, and no column outside its results whose   | no file can be skipped                              |
 | values differ from file to file                            |                                                     |
 | reads few files of one table, of which it only compares    | DuckDB skips them by their footers in less time     |
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 FILE_POSITION = "file_index"
 # Functions that the index may answer.
 _ANSWERED = frozenset({"count", "count_star", "min", "max"})
+# The least time that pruning must save to be done again: that of a few small files.
+LEAST_SAVED = 1e-3
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
 _CHUNKS_A_FILE = 64
 
@@ -166,16 +168,17 @@ def _bytes(_: bool) -> int:
     return 256
 
 
-def remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, gains: bool) -> None:
-    """Remember a statement that skips no file. The clock and the values of parameters change which it can skip."""
-    if parsed.settled and params is None and not gains:
+def remember_gain(parsed: Parsed, params: Sequence[Any] | Mapping[str, Any] | None, saved_seconds: float) -> None:
+    """Remember a statement of which pruning saves little or nothing. The clock and the values of parameters change
+    that."""
+    if parsed.settled and params is None and saved_seconds <= LEAST_SAVED:
         if len(_GAINLESS) >= _MOST_GAINLESS:
             _GAINLESS.clear()
         _GAINLESS.add(_version_of(parsed))
 
 
 def forget_gain(parsed: Parsed) -> None:
-    """Explain a statement again, even if it skipped no file before."""
+    """Explain a statement again, even if it skipped little before."""
     _GAINLESS.discard(_version_of(parsed))
 
 
