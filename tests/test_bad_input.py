@@ -294,6 +294,16 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     assert nothing_left(closed)
 
 
+def test_a_file_that_may_not_be_read_is_not_damaged(tmp_path: Path) -> None:
+    table = laid_out(tmp_path, files=4)
+    (path,) = table.plan("n = 7").paths
+    Path(path).chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read everything")
+    with pytest.raises(PermissionError, match=re.escape(Path(path).name)):
+        table.plan("n = 7").to_arrow()
+
+
 def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
     table = zskip.write(ROWS, tmp_path / "t", by="n", files=4)
     # Each is of a type that the signature does not take, on purpose.

@@ -120,9 +120,11 @@ def _of_files() -> tuple[type[Exception], ...]:
 
 
 def _damage(path: str) -> str | None:
-    """The message of an error if DuckDB cannot read a Parquet file, else None."""
+    """The message of an error if DuckDB cannot read a Parquet file, else None. Raises `PermissionError`."""
     import duckdb
 
+    with open(path, "rb"):  # a file that may not be read is not damaged
+        pass
     try:
         with duckdb.connect() as con:
             for _ in con.sql("SELECT * FROM read_parquet(?)", params=[path]).to_arrow_reader():
