@@ -16,6 +16,7 @@ from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, asked, breach
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
+from zskip.pruning import evaluate
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -123,6 +124,15 @@ def test_a_thousand_row_values_prune() -> None:
 TWO = Schema(pa.schema({"x": pa.int32(), "y": pa.int32()}))
 
 
+def condition(random: Random, depth: int) -> str:
+    if depth == 0 or random.random() < 0.3:
+        sides = [random.choice("xy"), random.choice(["x + y", "abs(x)", "y", str(random.randint(0, 9))])]
+        return random.choice(["{} < {}", "{} = {}", "{} <> {}", "{} IS NULL OR {} > 3", "{} + 1 > {}"]).format(*sides)
+    parts = [condition(random, depth - 1) for _ in range(random.randint(2, 4))]
+    form = random.choice(["({})", "NOT ({})", "(({}) IS TRUE)", "CASE WHEN {} THEN x > 4 ELSE y < 3 END"])
+    return form.format(random.choice([" AND ", " OR "]).join(f"({part})" for part in parts))
+
+
 def pairs_of(random: Random, units: int = 30) -> Statistics:
     columns = {}
     for name in TWO.arrow.names:
@@ -131,6 +141,18 @@ def pairs_of(random: Random, units: int = 30) -> Statistics:
         null = pa.array([random.choice([True, False]) for _ in ends])
         columns[name] = Ranges(low, high, pa.array([True] * units), null, pa.array([False] * units))
     return Statistics(pa.array([9] * units), columns)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    sql, units = condition(random, 3), pairs_of(random)
+    whole = asked(sql, TWO, units)
+    for most in range(0, 30 * len(units), len(units)):
+        monkeypatch.setattr(evaluate, "MOST_EVALUATED", most)
+        fewer = asked(sql, TWO, units)
+        for name in ("can_be_true", "can_be_false", "can_be_null"):
+            assert not np.any(getattr(whole, name) & ~getattr(fewer, name)), (sql, most, name)
 
 
 def test_explain_says_that_there_are_too_many() -> None:

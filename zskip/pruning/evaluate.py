@@ -51,7 +51,7 @@ class Terms:
     """The spans of scalars over the units of some statistics.
 
     ``use_duckdb``: whether expressions may be evaluated in units of one value · ``budget``: the time for that ·
-    ``evidence``: of the units, if there is any.
+    ``evidence``: of the units, if there is any · ``evaluated``: the conditions times units that were evaluated
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Terms:
         evidence: Evidence | None = None,
     ) -> None:
         self.statistics, self.budget, self.use_duckdb = statistics, budget, use_duckdb
-        self.evidence = evidence
+        self.evidence, self.evaluated = evidence, 0
         self._cache: dict[Scalar, Span] = {}
 
     def take(self, units: np.ndarray) -> Terms:
@@ -140,6 +140,9 @@ def is_single(span: Span) -> Bools:
 
 
 ANYTHING = TRUE | FALSE | NULL | FAIL
+
+MOST_EVALUATED = 1 << 25
+"""Conditions times units that are evaluated in one call, which takes some half a second; any others prove nothing."""
 
 _MANY = 1 << 12
 """Units from which it pays to evaluate the parts of an AND only for the units that its first part leaves."""
@@ -382,6 +385,9 @@ def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
 
 
 def _evaluate(proof: Proof, terms: Terms) -> Outcomes:
+    terms.evaluated += len(terms)
+    if terms.evaluated > MOST_EVALUATED:
+        return Outcomes.of(ANYTHING, len(terms))
     match proof:
         case Computed(part, expression):
             found = _evaluate(part, terms)
