@@ -224,6 +224,17 @@ def test_an_exception_in_planning_reads_everything_and_warns(
     ]
 
 
+def test_intervals_are_filtered_without_a_word(
+    spark: SparkSession, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """They have no bounds, of which Arrow compared two, and each filter warned that it could not be planned."""
+    spark.range(10).selectExpr("make_dt_interval(id) AS d", "make_ym_interval(id) AS y").write.parquet(f"{tmp_path}/t")
+    zskip.index(tmp_path / "t")
+    rows = zskip.spark.table(spark, tmp_path / "t").where("d > INTERVAL 3 DAYS AND y <> INTERVAL 5 YEARS")
+    assert rows.count() == 5
+    assert [str(each.message) for each in recwarn if "zskip" in str(each.message)] == []
+
+
 def test_other_internals_fall_back_to_all_files(
     spark: SparkSession, plain: DataFrame, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,8 @@ def _with_evaluation(
     columns = [schema.columns[path] for path in map(join_path, leaves) if path in schema.columns]
     if not 0 < len(columns) == len(leaves) <= _MOST_COLUMNS or not expression.deterministic():
         return bound
+    if not all(column.orderable for column in columns):  # such as intervals, which have no bounds
+        return bound
     references = tuple(Reference(column.path, column.type) for column in columns)
     text = expression.sql()
     paths = tuple(column.path for column in columns)
