@@ -32,8 +32,11 @@ def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> 
     cache folder; it is brought up to date with the log. Raises `TableNotFound`, `UnsupportedFormat`, `InvalidOption`.
     """
     own = own_snapshot(table, storage_options=storage_options)
-    if own is not None:
-        return Index(*own)
+    return Index(*own) if own is not None else open_foreign_index(table, storage_options)
+
+
+def open_foreign_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:
+    """`open_index` of a table for which `own_snapshot` has found nothing."""
     source = source_of(table, storage_options=storage_options)
     if source is not None:
         return index_of(source)

@@ -10,7 +10,7 @@ from typing import Any
 from zskip.errors import DamagedIndex, TableNotFound
 from zskip.storage import Storage, open_storage
 from zskip.tablelog.index import SOURCE_FORMATS
-from zskip.tablelog.log import load
+from zskip.tablelog.log import load, newest
 from zskip.tablelog.snapshot import Snapshot
 
 METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
@@ -33,7 +33,8 @@ def own_snapshot(
         return None
     storage = open_storage(table, storage_options)
     try:
-        snapshot = load(storage, version, as_of)
+        # `load` would list the whole folder for its error, and most tables of other formats have no side-car in it.
+        snapshot = newest(storage) if version is None and as_of is None else load(storage, version, as_of)
     except (TableNotFound, DamagedIndex):  # the side-car of another format is rebuilt; otherwise raised again later
         return None
-    return None if snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
+    return None if snapshot is None or snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)

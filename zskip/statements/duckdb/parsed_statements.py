@@ -283,7 +283,7 @@ def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
         return Index(*own)
     from zskip.table_formats import locate
 
-    return locate.open_index(table, options)
+    return locate.open_foreign_index(table, options)
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
