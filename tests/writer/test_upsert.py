@@ -92,9 +92,11 @@ def history(path: Path, seed: int, steps: int) -> None:
             writer.delete(where)
             con.execute(f"DELETE FROM t WHERE {where}")
         elif verb == "optimize":
-            writer.optimize(full=dice.random() < 0.2)
+            given: dict[str, Any] = dice.choice([{"full": True}, {}, {}, {"max_bytes": dice.choice([5_000, 20_000])}])
+            done = writer.optimize(**given)
+            assert done.bytes_rewritten <= given.get("max_bytes", done.bytes_rewritten)
         else:
-            writer.tend(older_than="0 seconds")
+            writer.tend(older_than="0 seconds", max_bytes=dice.choice([None, 10_000]))
         assert content(zskip.open(path)) == con.execute("SELECT * FROM t ORDER BY ALL").fetchall(), (seed, stamp, verb)
     named = set(zskip.open(path).plan().scan.relative_paths)
     zskip.open(path).vacuum("0 seconds")
