@@ -209,7 +209,10 @@ class DeltaSource:
         removed: dict[str, None] = {}
         while self.storage.exists(commit_path(version + 1)):
             version += 1
-            actions = _actions(self.storage.read(commit_path(version)))
+            try:
+                actions = _actions(self.storage.read(commit_path(version)))
+            except FileNotFoundError:  # the table is being replaced
+                return None
             if actions is None:
                 return None
             # A commit that changes a file's deletes removes and adds the file, in either order.
@@ -241,6 +244,8 @@ class DeltaSource:
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)
             new_state = {**state, "version": version, "mark": self.mark(version)}
+            if self.mark(int(state["version"])) != mark:
+                return None  # another table has taken its place, and some of these commits are that table's
             gone = tuple(map(unquote, removed))
             return _content(table, schema, partition_by, deleted, gone, new_state)
 
