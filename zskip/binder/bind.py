@@ -61,7 +61,7 @@ and an entry keeps its schema alive."""
 
 _MAX_LEAVES, _NODES = 1_000, 4
 """Conditions that are bound and proved one by one; further ones of an AND or OR are opaque. Those with functions and
-opaque ones count twice, since they take twice as long, and so do so many nodes of the tree that one becomes."""
+opaque ones count three times, since they take as much longer, and so do so many nodes of the tree that one becomes."""
 
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
@@ -242,7 +242,7 @@ class _PredicateBuilder:
             if costly > _MAX_LEAF_TOKENS:
                 return opaque(self.binder, parsed, f"an expression of more than {_MAX_LEAF_TOKENS:,} words and signs")
         found = self.binder.leaf(parsed, lambda: self._bound_text(part))
-        self.leaves += tree.has_call_or_opaque(found) + 2 * (tree.size(found) // _NODES)
+        self.leaves += 2 * tree.has_call_or_opaque(found) + 2 * (tree.size(found) // _NODES)
         return found
 
     def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:
@@ -260,7 +260,7 @@ class _PredicateBuilder:
         return Opaque(
             self._bound_text(run),
             tuple(sorted(paths)),
-            Why(f"more than {_MAX_LEAVES:,} conditions, of which those with functions count twice"),
+            Why(f"more than {_MAX_LEAVES:,} conditions, of which those with functions count three times"),
         )
 
     def _parse(self, part: Part) -> exp.Expr:
