@@ -611,6 +611,7 @@ def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> N
             "with k, struct<a: int64>: keys are",
         ),
         ({"joins": {"a": (CUSTOMERS, {"b.k": "k"}), "b": (CUSTOMERS, {"a.k": "k"})}}, "in a circle"),
+        ({"joins": {"c": (CUSTOMERS, {"ck": "k", "v": "k"})}}, "several columns with one key of 'c'"),
         ({"mode": "append"}, "joins the table's own dimensions"),
     ],
 )
@@ -620,3 +621,25 @@ def test_joins_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, obje
     with pytest.raises(zskip.InvalidOption, match=message):
         _facts(tmp_path, **{"by": ["c.region"] if "joins" in change else ["customer.region"], **change})
     assert not change.get("joins") or not (tmp_path / "facts").exists()
+
+
+def test_a_field_of_a_struct_is_no_attribute(tmp_path: Path) -> None:
+    """The writer took one for the other, and raised a KeyError."""
+    facts = pa.table({"ck": [1, 2], "c": [{"region": "x"}, {"region": "y"}]})
+    with pytest.raises(zskip.InvalidOption, match=r'"c\.region" already: give the dimension another name'):
+        zskip.write(facts, tmp_path / "facts", by=["c.region"], joins={"c": (CUSTOMERS, {"ck": "k"})})
+
+
+def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:
+    """A column that is missing is NULL; it was a KeyError."""
+    zskip.write(CUSTOMERS, tmp_path / "c", by="k")
+    facts = pa.table({"ck": CUSTOMERS["k"], "v": range(len(CUSTOMERS))})
+    joins = {"c": (str(tmp_path / "c"), {"ck": "k"})}
+    table = zskip.write(facts, tmp_path / "facts", by=["c.region"], joins=joins, files=2)
+    assert table.append(facts.select(["v"])).rows == len(CUSTOMERS)
+    assert table.count() == 2 * len(CUSTOMERS)
+    (region,) = CUSTOMERS["region"].slice(0, 1).to_pylist()
+    joined = (
+        f"SELECT count(*) FROM '{tmp_path}/facts' f JOIN '{tmp_path}/c' c ON f.ck = c.k WHERE c.region = '{region}'"
+    )
+    assert zskip.sql(joined).fetchall() == [(CUSTOMERS["region"].to_pylist().count(region),)]

@@ -421,6 +421,8 @@ def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
     assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(1,)]
     assert sql("SELECT count(*) FROM 't'", con).fetchall() == [(N,)], "a path is a path"
     assert sql("SELECT count(*) FROM \"t\" x, 't' y", con).fetchall() == [(N,)]
+    con.execute('CREATE TABLE "./t" AS SELECT 7 AS a FROM range(3)')
+    assert sql("SELECT count(*) FROM \"./t\" x, './t' y", con).fetchall() == [(3 * N,)]
 
 
 @pytest.mark.parametrize(

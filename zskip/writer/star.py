@@ -71,6 +71,8 @@ def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
             ):
                 if not isinstance(name, str) or not name or "." in name:
                     raise InvalidOption(f"joins= names a dimension {name!r}: give it a name without a dot.")
+                if len(set(keys.values())) < len(keys):
+                    raise InvalidOption(f"joins= compares several columns with one key of {name!r}: {dict(keys)}.")
                 found.append(Join(name, source, tuple(keys.items())))
             case _:
                 raise InvalidOption(
@@ -187,12 +189,15 @@ class Star:
     def joined(self, source: RowSource) -> RowSource:
         """The rows of a source with the attributes as further columns."""
         schema = pa.schema([*source.schema, *self.attributes], metadata=source.schema.metadata)
-        keys = self.keys
+        keys = [name for name in self.keys if name in source.schema.names]
 
         def parts(columns: Sequence[str] | None) -> Iterator[Part]:
             wanted = schema.names if columns is None else list(columns)
             own = [name for name in wanted if name in source.schema.names]
-            for part in source.parts(None if columns is None else list(dict.fromkeys([*own, *keys]))):
+            read = (
+                list(dict.fromkeys([*own, *keys])) or source.schema.names[:1]
+            )  # without a column, rows are not counted
+            for part in source.parts(None if columns is None else read):
                 yield lambda part=part: self.with_attributes(part(), wanted)  # type: ignore[misc]  # a default binds
 
         return replace(source, schema=schema, parts=parts)
@@ -210,10 +215,11 @@ class Star:
         joined = {place: rows.column(name) for name, place in places.items()}
         for each in self.loaded:  # a dimension comes after those that have its keys
             owner = each.dimension.name
-            if each.finder is None:
+            of_rows = [joined[key] for key in self._keys(each.dimension) if key in joined]
+            if each.finder is None or len(of_rows) < len(each.dimension.keys):  # a column that is missing is NULL
                 numbers = pa.nulls(rows.num_rows, pa.int64())
             else:
-                numbers = each.finder.rows([joined[key] for key in self._keys(each.dimension)])
+                numbers = each.finder.rows(of_rows)
             for name in each.columns.column_names:
                 place, attribute = (owner, name), attribute_name(owner, name)
                 if attribute in wanted or place in keys:
@@ -254,6 +260,8 @@ def joined_with(
     wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
         owner, column = owner_of(".".join(split_path(attribute)), wanted)
+        if owner is not None and schema.find([owner, column]) is not None:  # a field of a struct
+            raise InvalidOption(f'The rows have a column "{attribute}" already: give the dimension another name.')
         if owner is not None and schema.find([attribute]) is None and column not in wanted[owner]:
             wanted[owner].append(column)
     loaded: list[_Loaded] = []

@@ -225,8 +225,6 @@ class Catalog:
         """Whether the connection has a table or view of this name. In double quotes, it precedes a folder."""
         import duckdb
 
-        if "/" in name:
-            return False
         try:
             self.con.table(identifier(name))
         except duckdb.CatalogException:
