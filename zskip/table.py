@@ -749,7 +749,8 @@ class Table:
         )
         if not self._index.snapshot.dimensions:
             return report
-        return replace(report, attributes=wrong_attributes(self._index, sample, seed))
+        wrong, unjoined = wrong_attributes(self._index, sample, seed)
+        return replace(report, attributes=wrong, unjoined=unjoined)
 
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
         """The quality of the layout by column: its depth, the share of rows that a look-up skips, and the limit.

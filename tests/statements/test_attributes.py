@@ -561,6 +561,21 @@ def test_doctor_says_what_refresh_joins_would_do(tmp_path: Path) -> None:
     assert f"customer, {tmp_path / 'customer'}, cannot be read" in gone
 
 
+def test_a_dimension_that_cannot_be_joined_any_more_is_named(tmp_path: Path) -> None:
+    """refresh_joins and tend counted 0 files, and verify said that every proof held."""
+    table = _facts(tmp_path)
+    (key,) = CUSTOMERS["k"].slice(0, 1).to_pylist()
+    zskip.open(tmp_path / "customer").append(pa.table({"k": [key], "region": ["TWICE"]}))
+    done = table.refresh_joins()
+    assert done.files == 0
+    assert "customer cannot be joined" in done.unjoined[0]
+    assert "more than one row with the key" in done.unjoined[0]
+    assert "customer cannot be joined" in str(table.tend())
+    report = str(table.verify(random=3))
+    assert "Attributes not checked: customer cannot be joined" in report
+    assert "Every proof that was checked held." in report
+
+
 def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     assert "refreshed" not in str(table.tend())

@@ -73,9 +73,13 @@ class Deleted(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class JoinsRefreshed(Receipt):
-    """The number of files whose attributes of dimensions were computed anew."""
+    """The number of files whose attributes of dimensions were computed anew.
+
+    ``unjoined``: the dimensions whose attributes stay as they are, each with the reason.
+    """
 
     files: int
+    unjoined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     index = Index(storage, base)
     stale = stale_files(index, star.versions)
     if not len(stale):
-        return base, JoinsRefreshed(base.version, 0)
+        return base, JoinsRefreshed(base.version, 0, star.unjoined)
     files = index.data_files().take(stale)
     read = partial(attributes_of_file, storage, base.schema.arrow, base.partition_by, star)
     with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-joins") as pool:
@@ -50,12 +50,13 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
         remove=files.path.to_pylist(),
         details={"files": len(files)},
     )
-    return snapshot, JoinsRefreshed(snapshot.version, len(files))
+    return snapshot, JoinsRefreshed(snapshot.version, len(files), star.unjoined)
 
 
-def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[str, ...]:
-    """The files whose ranges of attributes leave out a row, as computed anew from its keys. ``sample``: how many files
-    to read, of those with attributes of the dimensions' newest versions; None for all."""
+def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files whose ranges of attributes leave out a row, as computed anew from its keys; and the dimensions that
+    cannot be joined, each with the reason. ``sample``: how many files to read, of those with attributes of the
+    dimensions' newest versions; None for all."""
     star = as_recorded(index.snapshot, index.storage)
     numbers = np.setdiff1d(np.arange(len(index)), stale_files(index, star.versions))
     if sample is not None and sample < len(numbers):
@@ -68,7 +69,7 @@ def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[str, 
         paths = [each.path(name) for each, known in star.versions.items() if known for name in each.attributes.names]
         if any(_leaves_out(files.files.columns[each], number, found[each]) for each in paths):
             wrong.append(file[0])
-    return tuple(wrong)
+    return tuple(wrong), star.unjoined
 
 
 def _leaves_out(recorded: ColumnStatistics, number: int, found: ColumnStatistics) -> bool:

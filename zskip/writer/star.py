@@ -85,12 +85,13 @@ def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     """A dimension in memory. ``version``: None for rows without versions · ``finder``: of its rows; None if none are
-    known · ``columns``: its attributes, and the keys of further hops."""
+    known · ``columns``: its attributes, and the keys of further hops · ``reason``: why it cannot be joined."""
 
     dimension: Dimension
     version: str | None
     finder: _Finder | None
     columns: pa.Table
+    reason: str = ""
 
 
 class _Finder:
@@ -176,6 +177,11 @@ class Star:
     def versions(self) -> dict[Dimension, str | None]:
         """The version of each dimension; None for rows without versions."""
         return {each.dimension: each.version for each in self.loaded}
+
+    @property
+    def unjoined(self) -> tuple[str, ...]:
+        """The dimensions that cannot be joined, each with the reason."""
+        return tuple(f"{each.dimension.name} cannot be joined: {each.reason}" for each in self.loaded if each.reason)
 
     @property
     def attributes(self) -> list[pa.Field]:
@@ -297,7 +303,7 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
         except (ZskipError, OSError) as error:
             _LOG.warning("%s cannot be joined, so files get no attributes of it: %s", dimension.name, error)
-            one = _Loaded(dimension, None, None, dimension.attributes.empty_table())
+            one = _Loaded(dimension, None, None, dimension.attributes.empty_table(), str(error))
         loaded.append(one)
     return Star(tuple(loaded))
 

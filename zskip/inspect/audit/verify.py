@@ -339,7 +339,8 @@ class Verification:
     ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
     with the reason · ``unchecked``: predicates left out, since their plans read such files · ``dropped``: files that
     other programs put into a table's folder, which are not part of the table · ``attributes``: files whose ranges of
-    attributes of dimensions leave out a row.
+    attributes of dimensions leave out a row · ``unjoined``: dimensions whose attributes were not checked, with the
+    reason.
     """
 
     uri: str
@@ -350,6 +351,7 @@ class Verification:
     unchecked: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
+    unjoined: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -375,6 +377,7 @@ class Verification:
             lines.append(f"{dropped_text(len(self.dropped))}: {self.dropped[0]}.")
         if self.unchecked:
             lines.append(f"Predicates not checked, since their plans read these files: {len(self.unchecked):,}.")
+        lines += [f"Attributes not checked: {each}" for each in self.unjoined]
         for check in self.checks:
             lines += [
                 f"WRONG    {found.path}: {found.claim}, but {found.rows:,} rows say otherwise: {check.predicate}"
@@ -386,7 +389,8 @@ class Verification:
         if not self.held:
             lines.append("This is a defect: please report it.")
         elif self.checks:
-            lines.append("Every proof that was checked held." if self.unchecked else "Every proof held.")
+            some = self.unchecked or self.unjoined
+            lines.append("Every proof that was checked held." if some else "Every proof held.")
         return "\n".join(lines)
 
 

@@ -165,7 +165,8 @@ def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
     if dry_run:
         return Step("joins", f"would refresh the attributes of at least {_files(stale)}")
     receipt = refresh_joins(storage, base, options)[1]
-    return Step("joins", f"refreshed the attributes of {_files(receipt.files)}", receipt=receipt)
+    what = "; ".join([f"refreshed the attributes of {_files(receipt.files)}", *receipt.unjoined])
+    return Step("joins", what, receipt=receipt)
 
 
 def _rewritten(done: Optimized) -> str:
