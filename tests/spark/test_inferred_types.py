@@ -317,7 +317,10 @@ def test_a_new_folder_changes_the_type(spark: SparkSession, tmp_path: Path) -> N
 def test_hive_folders_laid_out_in_place_keep_their_types(
     spark: SparkSession, tmp_path: Path, zone: str, ansi: str, whole: bool
 ) -> None:
-    names = {kind: KINDS[kind][0] for kind in (KINDS if whole else ("numbers", "fractions", "times", "texts"))}
+    kinds = ("numbers", "fractions", "times", "texts")
+    if whole:  # "%C3%A9" is é to DuckDB, which lays the rows out, and two characters to Spark
+        kinds = tuple(kind for kind in KINDS if kind != "others")
+    names = {kind: KINDS[kind][0] for kind in kinds}
     folder = partitioned(tmp_path / "t", names)
     zskip.cluster(folder, by="id", files=4)
     predicates = [each.format(kind) for kind in names for each in KINDS[kind][1]]
