@@ -154,6 +154,9 @@ _QUERIES = frozenset({"query", "query_table"})
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )
+_NAMED = """
+    SELECT 1 FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views())
+    WHERE lower(name) = lower($name)"""
 
 
 class Catalog:
@@ -225,6 +228,8 @@ class Catalog:
         """Whether the connection has a table or view of this name. In double quotes, it precedes a folder."""
         import duckdb
 
+        if "/" in name:  # to ask for the table would read files of this name, or download an extension that does
+            return bool(self.con.sql(_NAMED, params={"name": name}).fetchall())
         try:
             self.con.table(identifier(name))
         except duckdb.CatalogException:
