@@ -42,9 +42,8 @@ class _Unsupported(Exception):
 
 def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     """The conjuncts of an expression, with None for each that cannot be bound."""
-    columns = pa.schema([field.with_type(_as_substrait(field.type)) for field in schema.arrow])
     try:
-        message = _message(bytes(expression.to_substrait(columns)))
+        message = _message(_substrait(expression, schema.arrow))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return [None]
     names = dict(_functions(message))
@@ -56,6 +55,15 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     # Only the printed form shows how is_in treats NULL; the message does not.
     nulls_match = "null_matching_behavior=" not in printed.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Converter(schema, names, nulls_match)))
+
+
+def _substrait(expression: pc.Expression, schema: pa.Schema) -> bytes:
+    """The expression's message. Raises Arrow's errors for one that Substrait lacks."""
+    try:
+        return bytes(expression.to_substrait(schema))
+    except pa.ArrowNotImplementedError:  # perhaps for a column that it does not read; each column takes a call to tell
+        columns = pa.schema([field.with_type(_as_substrait(field.type)) for field in schema])
+        return bytes(expression.to_substrait(columns))
 
 
 def _as_substrait(type: pa.DataType) -> pa.DataType:
