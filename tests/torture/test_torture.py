@@ -31,6 +31,8 @@ def rig() -> Iterator[Rig]:
 # The disk fails in every way, in one step each, and a process is killed in each of the other steps.
 DISK = list(zip(STEPS, [name for name in FAULTS if name != "killed"], strict=False))
 KILLED = [step for step in STEPS if step not in dict(DISK)]
+# The rest of a short write is written by the next call, and what one read did not give another one may.
+SURVIVED = {"short write", "unreadable for a moment"}
 
 
 @pytest.mark.parametrize("step", KILLED)
@@ -43,7 +45,7 @@ def test_a_process_killed_at_a_call_leaves_a_committed_state(step: str, rig: Rig
 def test_a_disk_that_fails_leaves_the_table_as_it_was(step: str, fault: str, rig: Rig) -> None:
     calls = rig.calls(step, fault)
     ended = rig.round(step, fault, 1 + calls // 4)
-    assert ended.killed or ended.error or fault == "short write", "nothing failed"
+    assert ended.killed or ended.error or fault in SURVIVED, "nothing failed"
 
 
 @pytest.mark.slow
