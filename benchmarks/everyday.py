@@ -415,7 +415,8 @@ def s3(folder: Path) -> None:
 def fresh(folder: Path) -> None:
     """The first look-up of a process in 25 files, and the first plan: processor time with imports, of ten processes.
 
-    pyarrow imports pandas, if it is installed, for the first value that it converts; DuckDB alone does not.
+    pyarrow imports pandas, if it is installed, for the first value that it converts; DuckDB alone does not. What a
+    look-up needs in any case is a process of its own: DuckDB's query, and the imports of numpy and pyarrow.
     """
     path = folder / "fresh"
     if not path.exists():
@@ -429,13 +430,14 @@ def fresh(folder: Path) -> None:
     )
     codes = {
         "DuckDB": f"import duckdb\nduckdb.sql(\"FROM '{path}/*.parquet' WHERE id = 77\").fetchall()",
-        "pyarrow": "import pyarrow, pyarrow.compute",
+        "DuckDB, pyarrow": f"import pyarrow, duckdb\nduckdb.sql(\"FROM '{path}/*.parquet' WHERE id = 77\").fetchall()",
+        "pyarrow, sqlglot": "import pyarrow, pyarrow.compute, sqlglot\npyarrow.scalar(1)",
         "open": f"import zskip\nzskip.open({str(path)!r})",
         "plan": f"import zskip\nzskip.open({str(path)!r}).plan('id = 77').paths",
         "sql": f"import zskip\nzskip.sql(\"FROM '{path}' WHERE id = 77\").fetchall()",
     }
     codes |= {f"{name}, no pandas": without + codes[name] for name in ("plan", "sql")}
-    found = {name: _process_time(code) for name, code in codes.items()}
+    found = _process_times(codes)
     for name, seconds in found.items():
         print(
             f"fresh process: {name:16} {seconds * 1e3:5.0f} ms, {seconds / found['DuckDB']:.1f} times DuckDB",
@@ -445,16 +447,17 @@ def fresh(folder: Path) -> None:
     at_most(0.25, found["plan"], "the first plan of a process, processor", " s")
 
 
-def _process_time(code: str, runs: int = 10) -> float:
-    """The median of the processor time of a new process, in seconds; one more process comes first, which compiles."""
+def _process_times(codes: Mapping[str, str], runs: int = 10) -> dict[str, float]:
+    """The medians of the processor time of new processes, in seconds, run in turn; the first of each compiles."""
     cached = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    taken = []
+    taken: dict[str, list[float]] = {name: [] for name in codes}
     for _ in range(runs + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=cached)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(taken[1:])
+        for name, code in codes.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=cached)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {name: statistics.median(times[1:]) for name, times in taken.items()}
 
 
 def metadata(folder: Path) -> None:
