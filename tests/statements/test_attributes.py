@@ -554,6 +554,7 @@ def test_doctor_says_what_refresh_joins_would_do(tmp_path: Path) -> None:
     zskip.open(tmp_path / "customer").append(pa.table({"k": [9], "region": ["AFRICA"]}))
     (changed,) = advice()
     assert f"customer has changed since its attributes were computed for {files} of the files" in changed
+    assert "If it names a reason why the dimension cannot be joined any more, mend the dimension" in changed
     table.refresh_joins()
     assert advice() == []
     shutil.rmtree(tmp_path / "customer")
@@ -589,6 +590,19 @@ def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
     workload = ["SELECT sum(v) FROM facts, customer WHERE ck = k AND region = 'ASIA' AND v < 50"]
     table = _facts(tmp_path, by=None, workload=workload)
     assert set(table._index.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
+
+
+def test_a_workload_that_names_no_dimension_of_the_joins_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = ["SELECT sum(v) FROM facts, customer WHERE ck = k AND region = 'ASIA' AND v < 50", "v < 7"]
+    table = _facts(tmp_path)
+    joins = {"custmer": (CUSTOMERS, {"ck": "k"})}
+    table.advise(workload, joins=joins)
+    assert "that read customer propose no attributes: joins= has no such dimension, only custmer" in caplog.text
+    caplog.clear()
+    table.advise(workload, joins={"customer": joins["custmer"]})
+    assert caplog.text == ""
 
 
 def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> None:

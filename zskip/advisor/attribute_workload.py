@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from zskip.statements.joins import join_keys
 from zskip.tablelog.dimensions import Dimension, attribute_name
 from zskip.writer.star import Join, in_order, joined_with, schema_of
 
+_LOG = logging.getLogger("zskip")
+
 
 def star_workload(
     queries: Sequence[str],
@@ -35,7 +38,7 @@ def star_workload(
     A query names a dimension as ``joins`` does, or by the last part of its path; of several such roles, a table plays
     those by whose keys it is joined. ``facts``: the name of the facts in the queries, unless these name but one table
     besides the dimensions · ``schema``: the facts'. A query that DuckDB cannot plan over these tables is returned as it
-    is.
+    is; a warning names each table that is neither.
     """
     schemas = {join.name: schema_of(join, storage_options) for join in joins}
     star = _Star(schema, schemas, tuple(_unread(join, schemas[join.name]) for join in in_order(joins)))
@@ -43,6 +46,12 @@ def star_workload(
     others = {name for name in named if not star.roles_of(name)}
     if len(others) == 1:
         facts = others.pop()
+    for name in sorted(others - {facts.lower()}):
+        _LOG.warning(
+            "Statements of the workload that read %s propose no attributes: joins= has no such dimension, only %s.",
+            name,
+            ", ".join(schemas),
+        )
     conditions = [star.conditions(query, facts.lower()) for query in queries]
     read = {path for found in conditions for one in found for path in one.columns}
     texts = tuple(one for query, found in zip(queries, conditions, strict=True) for one in _texts(found) or (query,))
@@ -60,9 +69,8 @@ def star_workload(
 def _unread(join: Join, schema: Schema) -> Dimension:
     """A dimension with all of its columns as attributes, before its rows are read."""
     address = getattr(join.source, "uri", join.source)
-    return Dimension(
-        join.name, os.fspath(address) if isinstance(address, str | os.PathLike) else "", join.keys, schema.arrow, 0
-    )
+    uri = os.fspath(address) if isinstance(address, str | os.PathLike) else ""
+    return Dimension(join.name, uri, join.keys, schema.arrow)
 
 
 def _name(place: Place) -> str:

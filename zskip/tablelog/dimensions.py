@@ -8,7 +8,6 @@ attributes were computed; it is unknown where they are.
 from __future__ import annotations
 
 import base64
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +21,12 @@ from zskip.core.schema import join_path
 class Dimension:
     """``uri``: of the dimension's table; "" if it has no versions · ``keys``: for each of the dimension's key columns,
     the column that equals it, of the rows or, as ``dimension.column``, of another dimension · ``attributes``: their
-    names and types · ``rows``: how many keys it had, for estimates."""
+    names and types."""
 
     name: str
     uri: str
     keys: tuple[tuple[str, str], ...]
     attributes: pa.Schema
-    rows: int
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -51,14 +49,13 @@ class Dimension:
             "uri": self.uri,
             "keys": [list(pair) for pair in self.keys],
             "attributes": base64.b64encode(self.attributes.serialize().to_pybytes()).decode(),
-            "rows": self.rows,
         }
 
     @staticmethod
     def from_json(json: Mapping[str, Any]) -> Dimension:
         keys = tuple((str(column), str(key)) for column, key in json["keys"])
         attributes = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(json["attributes"], validate=True)))
-        return Dimension(str(json["name"]), str(json["uri"]), keys, attributes, operator.index(json["rows"]))
+        return Dimension(str(json["name"]), str(json["uri"]), keys, attributes)
 
 
 def owner_of(column: str, dimensions: Collection[str]) -> tuple[str | None, str]:

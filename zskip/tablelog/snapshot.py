@@ -38,7 +38,7 @@ _KNOWN = {
         "ancestors",  # of format 1
     },
     "shard": {"version", "files", "row_groups", "rows", "bytes", "file_part", "row_group_part", "ranges", "ids"},
-    "dimension": {"name", "uri", "keys", "attributes", "rows"},
+    "dimension": {"name", "uri", "keys", "attributes", "rows"},  # the last in older entries
     "layout": {"name", "columns", "options", "assignment", "part"},  # the last two until format 2
     "sketch": {"column", "kind", "segments"},
     "segment": {"part", "files", "entries"},

@@ -358,7 +358,7 @@ def _load(
     fields = [pa.field(name, schema.columns[Schema(schema.arrow).column(name).path].type) for name in attributes]
     for field in fields:
         schema.orderable([field.name])
-    dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields), table.num_rows)
+    dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields))
     columns = {name: _repeating(table.column(name)) for name in dict.fromkeys([*attributes, *further])}
     return _Loaded(dimension, version, _Finder(list(key_columns.values())), pa.table(columns))
 
