@@ -265,8 +265,8 @@ def advice_on_dimensions(stale: Mapping[Dimension, int | None]) -> Iterator[str]
         elif files:
             yield (
                 f"The dimension {dimension.name} has changed since its attributes were computed for {files:,} of the "
-                "files: table.refresh_joins() computes them anew. If it names a reason why the dimension cannot be joined "
-                "any more, mend the dimension, or write the facts again with other joins=."
+                "files: table.refresh_joins() computes them anew. If it names a reason why the dimension cannot be "
+                "joined any more, mend the dimension, or write the facts again with other joins=."
             )
 
 
