@@ -49,6 +49,14 @@ def test_a_disk_that_fails_leaves_the_table_as_it_was(step: str, fault: str, rig
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_read_that_fails_is_asked_again_or_named(step: str, rig: Rig) -> None:
+    calls = 1 + np.arange(rig.calls(step, "unreadable for a moment"))
+    for at in np.random.default_rng().permutation(calls)[:12].tolist():
+        rig.round(step, "unreadable for a moment", at)
+
+
+@pytest.mark.slow
 def test_a_process_killed_at_any_instant_leaves_a_committed_state(rig: Rig) -> None:
     dice = np.random.default_rng()
     done: list[int] = []

@@ -24,7 +24,7 @@ from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import reading
-from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.errors import SchemaError, UnknownColumn, naming, nearest
 from zskip.parquet.arrow_differences import open_parquet
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
     partitions = scan.partition_by
     filesystem = None if scan.storage.local is not None else scan.storage.filesystem()
     for position, path in enumerate(scan.paths):
-        with open_parquet(path, filesystem=filesystem) as file:
+        with naming(path), open_parquet(path, filesystem=filesystem) as file:
             groups = scan.row_groups_of(position)
             values = partition_values(path, {name: table.field(name).type for name in partitions})
             for group in range(file.num_row_groups) if groups is None else groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -11,14 +12,17 @@ import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.types import TIME_TZ
+from zskip.errors import naming
 
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Open a Parquet file, with INT96 timestamps as microseconds, as in DuckDB and Spark.
 
     Arrow's default is nanoseconds, which wrap around outside the years 1677 to 2262: 9999-12-31 becomes 1816-03-30.
+    An error of the system names the file, also if it is one about reading it, which Arrow leaves without a name.
     """
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
+    with naming(source) if isinstance(source, str) else nullcontext():
+        return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 
 
 def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
