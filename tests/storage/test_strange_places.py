@@ -19,7 +19,7 @@ import pytest
 
 import zskip
 from tests.clouds import STORES, unavailable
-from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
+from zskip.errors import DamagedIndex, ForeignTable, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
 from zskip.storage import Staged, open_storage
 from zskip.storage.remote import ObjectStorage
 from zskip.storage.secrets import refuse_secrets, without_secrets
@@ -294,3 +294,42 @@ def test_a_link_to_a_folder_beside_it_is_followed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a" / "1.parquet")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert zskip.index(tmp_path).count() == 2
+
+
+@posix
+def test_above_a_link_is_above_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for DuckDB and for the system, so that two programs mean one folder by one path."""
+    (tmp_path / "far" / "inner").mkdir(parents=True)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "link").symlink_to(tmp_path / "far" / "inner")
+    zskip.write(ROWS, tmp_path / "far" / "t", by="id")
+    monkeypatch.chdir(tmp_path)
+    for path in ("sub/link/../t", str(tmp_path / "sub" / "link" / ".." / "t"), "sub/../sub/link/../t"):
+        assert zskip.open(path).count() == 3
+        assert zskip.sql(f"FROM '{path}'").fetchall() == [(1,), (2,), (3,)]
+        with pytest.raises(ForeignTable):
+            zskip.write(f"{path}/*.parquet", tmp_path / "copy", by="id")
+        with pytest.raises(ForeignTable):
+            zskip.sql(f"COPY (SELECT 4 AS id) TO '{path}/4.parquet'")
+
+
+def test_a_name_in_a_store_may_be_that_of_a_pattern() -> None:
+    zskip.write(ROWS, "memory://patterns/star*", by="id")
+    zskip.write(ROWS, "memory://patterns/start", by="id")
+    assert zskip.sql("SELECT count(*) FROM 'memory://patterns/star*'").fetchall() == [(3,)]
+    with pytest.raises(TableNotFound):
+        zskip.sql("FROM 'memory://patterns/sta*'")
+
+
+@posix
+@pytest.mark.parametrize("name", ["a\\b[1]", "a[1]", "a*", "a\\b"])
+def test_no_file_is_taken_for_one_that_a_name_matches(name: str, tmp_path: Path) -> None:
+    """DuckDB takes the names of files for patterns, and a backslash in a pattern for the end of a folder's name."""
+    table = zskip.write(ROWS, tmp_path / name, by="id")
+    zskip.write(pa.table({"id": [7]}), tmp_path / "axb1", by="id")
+    if "\\" in name and "[" in name:
+        for read in (table.to_arrow, lambda: zskip.sql(f"FROM '{tmp_path / name}'")):
+            with pytest.raises(UnsafePath, match="backslash"):
+                read()
+    else:
+        assert table.to_arrow().sort_by("id").equals(ROWS)

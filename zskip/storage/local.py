@@ -37,7 +37,7 @@ class LocalStorage:
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
-        self.local: Path = Path(os.path.abspath(os.path.expanduser(root)))
+        self.local: Path = Path(absolute(os.path.expanduser(root)))
         self.uri: str = str(self.local)
         self.identity = self.uri
         self.durable = durable
@@ -339,6 +339,15 @@ class _Unpublished(io.BufferedWriter):
 
     def __del__(self) -> None:
         self.discard()  # a file whose writer was never closed is incomplete
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """A path from the root of the disk. As for the system, ``link/..`` is the folder above the link's target."""
+    parts = Path(path).parts
+    if ".." in parts and os.name != "nt":  # Windows itself drops the part before ".."
+        last = len(parts) - parts[::-1].index("..")
+        path = os.path.join(os.path.realpath(os.path.join(*parts[:last])), *parts[last:])
+    return os.path.abspath(path)
 
 
 @contextmanager

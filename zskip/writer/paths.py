@@ -29,6 +29,7 @@ from zskip.parquet.arrow_differences import (
 )
 from zskip.parquet.legacy_calendar import refuse_old_values
 from zskip.storage import Storage, hive, open_storage
+from zskip.storage.local import absolute
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog.freshness import listed
@@ -120,9 +121,9 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
             raise UnsafePath(f"The name {os.fsencode(file.name)!r} of a file is not UTF-8. Rename the file.")
     if not files:
         raise NoParquet(_NO_SOURCE.format(path))
-    absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in files]
-    for drive in {drive for drive, _ in absolute}:
-        names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
+    placed = [os.path.splitdrive(absolute(file.name)) for file in files]
+    for drive in {drive for drive, _ in placed}:
+        names = [name.replace(os.sep, "/").lstrip("/") for one, name in placed if one == drive]
         refuse_files_of_tables(open_storage(drive + os.sep), pa.array(names, pa.string()))
     return files
 

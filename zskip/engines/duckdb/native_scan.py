@@ -31,7 +31,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.schema import identifier, names_given
 from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
-from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.errors import SchemaError, UnknownColumn, UnsafePath, nearest
 from zskip.storage import hive
 
 if TYPE_CHECKING:
@@ -305,6 +305,9 @@ def literal(text: str) -> str:
 def without_patterns(paths: Sequence[str]) -> list[str]:
     """The paths with wildcards escaped, for DuckDB to read them literally.
 
+    Raises `UnsafePath` for a local path that also has a backslash: in a pattern, DuckDB ends a folder's name there, and
+    no escape changes that.
+
     >>> without_patterns(["a[1]*.parquet", "b.parquet"])
     ['a[[]1][*].parquet', 'b.parquet']
     """
@@ -312,6 +315,11 @@ def without_patterns(paths: Sequence[str]) -> list[str]:
     together = "".join(paths)
     if not any(mark in together for mark in "[*?"):
         return list(paths)
+    for path in paths:
+        if "\\" in path and path.startswith("/") and any(mark in path for mark in "[*?"):
+            raise UnsafePath(
+                f'DuckDB cannot read "{path}": it has a backslash and one of "[*?". Rename the file, or its folder.'
+            )
     return [re.sub(r"[\[*?]", r"[\g<0>]", path) for path in paths]
 
 

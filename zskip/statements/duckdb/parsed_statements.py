@@ -27,6 +27,7 @@ from zskip.statements.duckdb.table_places import (
     written_path,
 )
 from zskip.storage import open_storage
+from zskip.storage.opening import is_in_store
 from zskip.storage.secrets import refuse_secrets
 from zskip.table_formats.own_tables import own_snapshot
 from zskip.tablelog.index import Index
@@ -150,10 +151,10 @@ _FILE_URL = re.compile(r"^file:(//(localhost)?)?/", re.IGNORECASE)
 # Functions in FROM that read the rows of Parquet files; and those that read tables, which may be files, by their names.
 _READERS = frozenset({"read_parquet", "parquet_scan", "read_single_parquet_file"})
 _QUERIES = frozenset({"query", "query_table"})
-# Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions.
-_NO_FOLDER = re.compile(
-    r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
-)
+# Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions. In a store
+# only the latter: DuckDB reads no pattern without one, and a table may have that name.
+_FILE = re.compile(r"\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE)
+_NO_FOLDER = re.compile(rf"[*?]|{_FILE.pattern}", re.IGNORECASE)
 _NAMED = """
     SELECT 1 FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views())
     WHERE lower(name) = lower($name)"""
@@ -263,7 +264,7 @@ def _refuse_written_files(path: str) -> None:
     """Raise `ForeignTable` if files that a statement writes to a local path would lie in a zskip table's folder."""
     path = _FILE_URL.sub("/", path)
     if "://" not in path:
-        refuse_new_files(open_storage(os.path.abspath(path)))
+        refuse_new_files(open_storage(path))
 
 
 def _refuse_files(pattern: str) -> None:
@@ -295,7 +296,8 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     Raises `InvalidOption` for a URL with a secret or a query string, even if DuckDB itself could read it.
     """
     refuse_secrets(path)
-    if _NO_FOLDER.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
+    of_duckdb = _FILE if is_in_store(path) else _NO_FOLDER
+    if of_duckdb.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
         _refuse_files(path)
         return None
     try:
