@@ -314,8 +314,7 @@ class Table:
         rows = backend.open_rows(source, storage_options)
         given = resources_of(options, "batch", "session", "storage_options")
         base = self._newest()
-        with naming_vacuums(self._storage, base):
-            snapshot, done = append(self._storage, base, rows, given, batch, backend)
+        snapshot, done = append(self._storage, base, rows, given, batch, backend)
         self._move_to(snapshot)
         return done
 
@@ -330,8 +329,7 @@ class Table:
 
         given = resources_of(options)
         base = self._newest()
-        with naming_vacuums(self._storage, base):
-            snapshot, done = adopt(self._storage, base, given)
+        snapshot, done = adopt(self._storage, base, given)
         self._move_to(snapshot)
         return done
 
@@ -367,8 +365,7 @@ class Table:
             self.refresh()
             return done
         base = self._newest()
-        with naming_vacuums(self._storage, base):
-            snapshot, done = upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
+        snapshot, done = upsert(self._storage, base, rows, names_given(on, "on"), given, batch)
         self._move_to(snapshot)
         return done
 
@@ -387,9 +384,8 @@ class Table:
         backend = backend_of(session, source)
         base = self._newest()
         rows = backend.open_rows(source, options.get("storage_options"))
-        with naming_vacuums(self._storage, base):
-            chosen = changed_options(base, by, options)
-            snapshot = create(self._storage, base, rows, chosen, backend)
+        chosen = changed_options(base, by, options)
+        snapshot = create(self._storage, base, rows, chosen, backend)
         self._move_to(snapshot)
         from zskip.core.receipts import Overwritten
 
@@ -432,8 +428,7 @@ class Table:
             matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
             try:
-                with naming_vacuums(self._storage, base):
-                    snapshot, done = delete(self._storage, base, matching, rest, given, backend)
+                snapshot, done = delete(self._storage, base, matching, rest, given, backend)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -503,10 +498,9 @@ class Table:
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         given = resources_of(options, "full", "dry_run", "max_bytes", "session")
         backend = backend_of(session)
-        with naming_vacuums(self._storage, base):
-            snapshot, done = optimize(
-                self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
-            )
+        snapshot, done = optimize(
+            self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
+        )
         self._move_to(snapshot)
         return done
 
@@ -541,9 +535,11 @@ class Table:
 
         require_version(version)
         self._require_own()
-        older = log.load(self._storage, version)
-        require_files(self._storage, older)
-        snapshot = commit(self._storage, self._newest(), "restore", restore=older, details={"restored": version})
+        base = self._newest()
+        with naming_vacuums(self._storage, base):
+            older = log.load(self._storage, version)
+            require_files(self._storage, older)
+            snapshot = commit(self._storage, base, "restore", restore=older, details={"restored": version})
         self._move_to(snapshot)
         from zskip.core.receipts import Restored
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -520,6 +523,37 @@ def test_a_vacuum_that_another_one_overtakes_names_no_damage(tmp_path: Path) -> 
     with pytest.raises(FilesRemoved, match="a vacuum removed files"):
         vacuum.vacuum(Overtaken(), older_than=timedelta(0))
     assert len(zskip.read(tmp_path)) == 101
+
+
+CHANGES: dict[str, Callable[[str, Any], object]] = {
+    "append": lambda url, progress: zskip.open(url).append({"a": [7], "b": [7]}, progress=progress),
+    "write": lambda url, progress: zskip.write({"a": [7], "b": [7]}, url, mode="append", progress=progress),
+    "overwrite": lambda url, progress: zskip.open(url).overwrite({"a": [7], "b": [7]}, progress=progress),
+    "upsert": lambda url, progress: zskip.open(url).upsert({"a": [7], "b": [7]}, on="a", progress=progress),
+    "delete": lambda url, progress: zskip.open(url).delete("b % 7 = 3", progress=progress),
+    "optimize": lambda url, progress: zskip.open(url).optimize(full=True, progress=progress),
+    "cluster": lambda url, progress: zskip.cluster(url, by=["b", "a"], progress=progress),
+    "tend": lambda url, progress: zskip.open(url).tend(progress=progress),
+    "add_sketches": lambda url, progress: zskip.open(url).add_sketches({"b": "values"}, progress=progress),
+}
+
+
+@pytest.mark.parametrize("call", [0, 1, 3])
+@pytest.mark.parametrize("verb", CHANGES)
+def test_a_change_whose_files_a_vacuum_took_meanwhile_is_a_conflict(verb: str, call: int, tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    rows = pa.table({"a": range(40), "b": range(40)})
+    zskip.write(rows, url, by=["a"], files=2).append(rows)
+    calls = itertools.count()
+
+    def vacuumed(*_: object) -> None:
+        if next(calls) == call:
+            zskip.open(url).overwrite(rows)
+            zskip.open(url).vacuum("0 seconds")
+
+    with suppress(CommitConflict):
+        CHANGES[verb](url, vacuumed)
+    assert zskip.read(url, where="a = 7").num_rows
 
 
 def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:

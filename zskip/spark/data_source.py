@@ -36,7 +36,7 @@ from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage, abandon, hive, open_storage
 from zskip.storage.opening import is_supported
 from zskip.table import Table
-from zskip.tablelog import log, runs
+from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer import append
@@ -437,12 +437,11 @@ class _WriteJob:
 
         done = replace(LOCAL, write=handed_over)
         given = of_reader(self.rows.empty_table().to_reader())
-        with runs.naming_vacuums(storage, base):
-            if self.overwrite:
-                options = append.kept_options(base, WriteOptions())
-                append.create(storage, base, given, options, done)
-            else:
-                append.append(storage, base, given, WriteOptions(), backend=done)
+        if self.overwrite:
+            options = append.kept_options(base, WriteOptions())
+            append.create(storage, base, given, options, done)
+        else:
+            append.append(storage, base, given, WriteOptions(), backend=done)
 
     def abort(self, parts: Sequence[Written]) -> None:
         """Remove the files of the tasks that succeeded."""

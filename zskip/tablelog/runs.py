@@ -8,8 +8,10 @@ youngest file is older than `older_than`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,10 @@ from zskip.errors import CorruptFile, DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.snapshot import Snapshot
+
+_Given = ParamSpec("_Given")
+_Base = TypeVar("_Base", Snapshot, Snapshot | None)
+_Made = TypeVar("_Made")
 
 # Data files, parts of the index, and files of Spark's staging folders: ``run`` is what the files of one writer share.
 _DATA = r"part-[0-9]{6,}(?:_[0-9]{6,})?-(?P<data>[0-9a-f]{16})(?:-[0-9]+)*(?:-in-[0-9a-f]{16})?\.(?:parquet|pq)"
@@ -98,3 +104,18 @@ def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
             f"{storage.uri}: a vacuum removed files that this change, based on version {snapshot.version}, needs. "
             f"Repeat the change. The vacuum's older_than has to be longer than a change takes. ({error})"
         ) from error
+
+
+def may_meet_vacuums(
+    change: Callable[Concatenate[Storage, _Base, _Given], _Made],
+) -> Callable[Concatenate[Storage, _Base, _Given], _Made]:
+    """A decorator of changes of a table, which take its storage and the version they are based on: `naming_vacuums`."""
+
+    @functools.wraps(change)
+    def changed(storage: Storage, base: _Base, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
+        if base is None:
+            return change(storage, base, *given, **named)
+        with naming_vacuums(storage, base):
+            return change(storage, base, *given, **named)
+
+    return changed

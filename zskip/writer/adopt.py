@@ -22,6 +22,7 @@ from zskip.storage.storage import Listing
 from zskip.tablelog.freshness import Changes, dropped_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Rows
@@ -31,6 +32,7 @@ _CLAIMS = "_zskip/adopt"
 _APPLICATION = "zskip adopt"
 
 
+@may_meet_vacuums
 def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, Adopted]:
     """Append all dropped files and remove them. Raises `SchemaMismatch`, `CorruptFile` and `CommitConflict`."""
     append.require_managed(storage, base)

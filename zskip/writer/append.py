@@ -19,6 +19,7 @@ from zskip.storage import Staged, Storage, hive
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.sketches import SKETCHES, named_sketches
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
 from zskip.tablelog.table_folders import refuse_folder
@@ -36,6 +37,7 @@ _LARGEST_BATCH = 1 << 63
 _SIZES = ("files", "rows_per_file", "file_size")
 
 
+@may_meet_vacuums
 def create(
     storage: Storage,
     base: Snapshot | None,
@@ -104,6 +106,7 @@ def _is_batch(batch: object) -> bool:
     return bool(0 <= batch[1] < _LARGEST_BATCH)
 
 
+@may_meet_vacuums
 def append(
     storage: Storage,
     base: Snapshot,

@@ -23,6 +23,7 @@ from zskip.plan import Survivors, find_survivors
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer.append import kept_options, look_ups_of, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
@@ -31,6 +32,7 @@ from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written, available_cores, rewrite_files
 
 
+@may_meet_vacuums
 def delete(
     storage: Storage,
     base: Snapshot,
@@ -66,6 +68,7 @@ def delete(
     return snapshot, replace(done, version=snapshot.version)
 
 
+@may_meet_vacuums
 def would_delete(storage: Storage, base: Snapshot, matching: Predicate) -> Deleted:
     """What a delete would do, by counting the matching rows in the files in which some match. Nothing is changed."""
     require_managed(storage, base)

@@ -19,6 +19,7 @@ from zskip.storage import Storage
 from zskip.table_formats.locate import stale_files
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
@@ -27,6 +28,7 @@ from zskip.writer.star import Star, as_recorded
 from zskip.writer.write import available_cores
 
 
+@may_meet_vacuums
 def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, JoinsRefreshed]:
     """Read the keys of the files whose attributes are not those of the dimensions' newest versions, and commit their
     new ranges. Raises `InvalidOption` for a table without dimensions, and `CommitConflict`."""

@@ -20,6 +20,7 @@ from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, Part, is_intact
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.segments import new_ids, published, require_selective
 from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
@@ -34,6 +35,7 @@ from zskip.writer.write import available_cores
 _MEMORY_SHARE = 0.5
 
 
+@may_meet_vacuums
 def complete_sketches(
     storage: Storage,
     base: Snapshot,

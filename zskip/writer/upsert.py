@@ -42,6 +42,7 @@ from zskip.table_formats.source import Source
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer.append import (
     kept_options,
@@ -63,6 +64,7 @@ _ATTEMPTS = 50
 _LISTED = (t.is_integer, t.is_floating, t.is_string, t.is_binary, t.is_date, t.is_timestamp, t.is_decimal128)
 
 
+@may_meet_vacuums
 def upsert(
     storage: Storage,
     base: Snapshot,

@@ -44,6 +44,7 @@ from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.log import newest
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.writer import append
 from zskip.writer.append import changed_options, kept_options, layout_record
@@ -355,6 +356,7 @@ def cluster_folder(
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
 
 
+@may_meet_vacuums
 def cluster_table(
     storage: Storage,
     base: Snapshot,

@@ -15,6 +15,7 @@ from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
+from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Backend
@@ -25,6 +26,7 @@ from zskip.writer.write import Written
 _PASSES = 4  # The ranges of new files may show another merge; writers that go on appending must not prolong this.
 
 
+@may_meet_vacuums
 def optimize(
     storage: Storage,
     base: Snapshot,
