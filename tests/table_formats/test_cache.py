@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import zskip
 from zskip.errors import DamagedIndex, TableError
+from zskip.storage import open_storage
 from zskip.storage.local import LocalStorage
 from zskip.table_formats import log_index
+from zskip.table_formats.delta import DeltaSource
 
 DAY = 86_400
 
@@ -124,3 +127,21 @@ def test_replaced_versions_leave_the_cache(table: Path, cache_folder: Path, monk
     entries = [path for path in cache_folder.rglob("0*.json") if path.stat().st_size > 64]  # the rest are tombstones
     assert len(entries) < 8
     assert zskip.open(table).count() == 212
+
+
+def test_a_delta_table_that_takes_anothers_place_while_that_is_opened_is_read_anew(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"a": [1, 2]}))
+
+    class Replaced(DeltaSource):
+        def table(self) -> DeltaTable:
+            found = super().table()
+            shutil.rmtree(tmp_path / "t")
+            write_deltalake(tmp_path / "t", pa.table({"a": [3, 4]}))
+            return found
+
+    storage = open_storage(tmp_path / "t")
+    state = Replaced(storage).read().state
+    assert not DeltaSource(storage).is_current(state)
+    assert DeltaSource(storage).changes(state) is None
+    content = DeltaSource(storage).read()
+    assert DeltaSource(storage).is_current(content.state)

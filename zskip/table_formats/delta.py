@@ -183,6 +183,8 @@ class DeltaSource:
         return self.fixed is not None or (mark != "" and not self.storage.exists(commit_path(version + 1)))
 
     def read(self) -> Content:
+        expected = self.fixed if isinstance(self.fixed, int) else max(log_versions(self.storage), default=-1)
+        mark = self.mark(expected)
         table = self.table()
         _require_features(table, self.storage.uri)
         with self._translated_errors():
@@ -196,7 +198,8 @@ class DeltaSource:
                 "source": "delta",
                 "table": str(table.metadata().id),
                 "version": version,
-                "mark": self.mark(version),
+                # Of the commit as it was before and after the table was opened: else it may be another table's by now.
+                "mark": mark if version == expected and self.mark(version) == mark else "",
                 "head": _head(table),
             }
             return _content(table, schema, partition_by, deleted, None, state)
