@@ -118,6 +118,7 @@ def predicate(dice: random.Random, depth: int = 0) -> str:
         ("UTC", 20),
         pytest.param("UTC", _PREDICATES, marks=pytest.mark.slow),
         pytest.param("Europe/Berlin", _PREDICATES, marks=pytest.mark.slow),
+        pytest.param("America/New_York", _PREDICATES, marks=pytest.mark.slow),
     ],
 )
 def test_random_predicates(
