@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/gallery.md: the pages that `explore` makes, as a browser shows them.
+"""Draws the pictures of docs/gallery.md and docs/star-schema.md: pages of `explore`, as a browser shows them.
 
 `python docs/make_gallery.py`; needs zskip[plot], selenium, chromium and chromedriver. Two tables hold real data; of the
 third, of 100,000 files, only the ranges exist: they are those of two billion points, laid out as tiles.
@@ -44,6 +44,27 @@ def many_files(folder: Path) -> zskip.Table:
     return zskip.index(folder, schema=schema, statistics=pa.table({**given, **bounds, **nulls}))
 
 
+def orders(lake: Path) -> zskip.Table:
+    """Orders, laid out by the regions of their customers and the categories of their parts, at random."""
+    random = np.random.default_rng(7)
+    regions, categories = ["AFRICA", "AMERICA", "ASIA", "EUROPE"], [f"MFGR#{number}" for number in range(11, 36)]
+    customers = {"c_custkey": np.arange(5_000), "c_region": random.choice(regions, 5_000)}
+    parts = {"p_partkey": np.arange(2_000), "p_category": random.choice(categories, 2_000)}
+    zskip.write(pa.table(customers), lake / "customer", by=["c_custkey"])
+    zskip.write(pa.table(parts), lake / "part", by=["p_partkey"])
+    rows = {
+        "o_custkey": random.integers(0, 5_000, 200_000),
+        "o_partkey": random.integers(0, 2_000, 200_000),
+        "o_day": random.integers(0, 365, 200_000),
+    }
+    joins = {
+        "customer": (lake / "customer", {"o_custkey": "c_custkey"}),
+        "part": (lake / "part", {"o_partkey": "p_partkey"}),
+    }
+    by = ["customer.c_region", "part.p_category", "o_day"]
+    return zskip.write(pa.table(rows), lake / "orders", by=by, joins=joins, files=100)
+
+
 def shot(browser: Any, page: Path, target: Path, file: int | None) -> None:
     """Save what the browser shows of a page, with one file chosen."""
     from selenium.webdriver.support.ui import WebDriverWait
@@ -73,6 +94,9 @@ def main() -> None:
             ),
             "gallery-flights": flights.explore(
                 "flights.html", where="distance BETWEEN 1000 AND 1100 AND date >= DATE '2013-11-01'"
+            ),
+            "star": orders(lake).explore(
+                "star.html", where="\"customer.c_region\" = 'ASIA' AND \"part.p_category\" = 'MFGR#12'"
             ),
             "gallery-100000": many_files(lake / "requests").explore(
                 "requests.html", where="latency_ms > 60 AND hour BETWEEN 9 AND 10.5", columns=["hour", "latency_ms"]

@@ -758,7 +758,7 @@ class Table:
 
         layout = self._index.snapshot.layout
         names = tuple(layout.columns if layout else ()) if columns is None else names_given(columns, "columns")
-        paths = names if columns is None else [column.path for column in self._index.snapshot.schema.orderable(names)]
+        paths = names if columns is None else [column.path for column in self._index.schema.orderable(names)]
         found = depths(self._index.files(None, paths).statistics, paths)
         return Clustering({name: found[path] for name, path in zip(names, paths, strict=True)})
 
@@ -886,7 +886,7 @@ class Table:
             return depth_histogram(self.clustering(columns or None))
         if len(columns) != 2:
             raise InvalidOption(f"A picture of boxes has two columns, not {len(columns)}: name two, or say depth=True.")
-        paths = [column.path for column in self._index.snapshot.schema.orderable(columns)]
+        paths = [column.path for column in self._index.schema.orderable(columns)]
         every = np.arange(len(self._index))
         lit = None
         if where is not None:
@@ -910,8 +910,10 @@ class Table:
         The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The reader can
         change the constants of ``where``, and the page plans again. ``columns``: by default at most six of the
         predicate and the layout · ``workload``: predicates or SELECT statements, or a file of them; the page lists how
-        much each reads · ``alternatives``: read a sample of the rows, and list how much ``where`` and the workload
-        would read in other layouts of the same columns, and in four times as many files.
+        much each reads. Columns and ``where`` may also name attributes of dimensions, as ``"customer.region"``, whose
+        ranges are those of the versions with which the files were joined · ``alternatives``: read a sample of the
+        rows, and list how much ``where`` and the workload would read in other layouts of the same columns, and in four
+        times as many files.
 
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files or a path that cannot be written,
         and `MissingDependency` without Bokeh.
@@ -923,11 +925,15 @@ class Table:
         from zskip.binder.bind_condition import bind_condition
         from zskip.inspect import explore
 
-        predicate = None if where is None else bind_condition(where, self._index.snapshot.schema, "duckdb", "UTC", None)
+        predicate = None if where is None else bind_condition(where, self._index.schema, "duckdb", "UTC", None)
         queries = queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []
         if alternatives:
             rows, today, _ = self._sample(seed=0)
+            if self._index.snapshot.dimensions:
+                from zskip.writer.star import as_recorded
+
+                rows = as_recorded(self._index.snapshot, self._storage).with_attributes(rows)
             layout, asked = self._index.snapshot.layout, [] if predicate is None else [predicate.text]
             others = explore.alternatives(
                 rows,

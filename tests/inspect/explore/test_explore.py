@@ -272,6 +272,21 @@ def test_other_layouts_stand_beside_today(browser: Any, tmp_path: Path) -> None:
     assert more < best < 45
 
 
+def test_attributes_of_dimensions_are_columns_of_the_page(browser: Any, tmp_path: Path) -> None:
+    """They were left out, and other layouts failed for a column that the rows lack."""
+    zskip.write(pa.table({"k": range(8), "region": ["AFRICA", "ASIA"] * 4}), tmp_path / "customer", by=["k"])
+    joins = {"customer": (str(tmp_path / "customer"), {"ck": "k"})}
+    rows = pa.table({"ck": [number % 8 for number in range(400)], "day": range(400)})
+    table = zskip.write(rows, tmp_path / "facts", by=["customer.region", "day"], joins=joins, files=8)
+    where = "\"customer.region\" = 'ASIA' AND day < 100"
+    show(browser, table.explore(tmp_path / "star.html", where=where, alternatives=True))
+    assert sum(kept(browser)) == 1
+    labels = browser.execute_script("return [0, 0.5, 1, 2].map((tick) => zskipLabel('\"customer.region\"', tick))")
+    assert labels == ["AFRICA", "", "ASIA", ""]
+    show(browser, table.explore(tmp_path / "some.html", columns=["customer.region", "day"]))
+    assert list(table.clustering(["customer.region"])) == ["customer.region"]
+
+
 def test_a_notebook_shows_a_plan_as_its_picture(hostile: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = hostile.plan("i > 450 AND s = '<b>'")
     shown = plan._repr_html_()

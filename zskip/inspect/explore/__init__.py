@@ -114,7 +114,7 @@ def save(text: str, target: Path) -> Path:
 
 
 def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:
-    schema = index.snapshot.schema
+    schema = index.schema
     if given is None:
         chosen = drawn_columns(index.snapshot, predicate, _MOST_COLUMNS)
     else:
@@ -345,6 +345,6 @@ def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) ->
     layout = () if snapshot.layout is None else snapshot.layout.columns
     read = sorted(predicate.columns) if predicate else []
     both = [path for path in read if path in layout]
-    columns = snapshot.schema.columns
-    wanted = dict.fromkeys([*both, *layout, *read, *columns])
+    columns = snapshot.indexed.columns
+    wanted = dict.fromkeys([*both, *layout, *read, *snapshot.schema.columns])
     return [path for path in wanted if path in columns and columns[path].orderable][:most]

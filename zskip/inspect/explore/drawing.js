@@ -24,13 +24,14 @@ function rankOf(bounds, key) {
   return low - 1 + (key - bounds[low - 1]) / (bounds[low] - bounds[low - 1]);
 }
 
-// The places on a column's axis, from those of its keys. Texts have ranks as keys.
+// The places on a column's axis, from those of its keys. Texts have odd ranks as keys, and stand at 0, 1, 2, …
 function placing(page, path) {
   const column = page.column[path];
   if (page.byRank && column.kind !== "text") {
     const bounds = ranked(page, path);
     return (key) => rankOf(bounds, key);
   }
+  if (column.kind === "text") return (key) => (key - 1) / 2;
   return (key) => key / axisScale(column);
 }
 
@@ -43,7 +44,8 @@ function drawn(page, path) {
   if (least > greatest) [least, greatest] = [0, 1];
   const at = placing(page, path), column = page.column[path];
   const place = (values, edge) => Float64Array.from(values, (value) => at(Number.isFinite(value) ? value : edge));
-  const around = column.kind !== "text" && (page.byRank || (axisScale(column) === 1 && column.discrete)) ? 0.5 : 0;
+  // The box of a single value is to be seen; neighbours among texts need not touch.
+  const around = column.kind === "text" ? 0.4 : page.byRank || (axisScale(column) === 1 && column.discrete) ? 0.5 : 0;
   return {
     lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
   };

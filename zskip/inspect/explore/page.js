@@ -129,8 +129,7 @@ function start(page) {
       return key === undefined ? "" : shown(column, key).slice(0, 16);
     }
     if (column.kind !== "text") return shown(column, column.discrete ? Math.round(tick) : tick);
-    const bound = 2 * Math.round((tick - 1) / 2) + 1; // the bound next to the tick
-    return Math.abs(bound - tick) <= 1 && column.texts[(bound - 1) / 2] !== undefined ? shown(column, bound).slice(0, 24) : "";
+    return column.texts[tick] === undefined ? "" : shown(column, 2 * tick + 1).slice(0, 24);
   };
 
   for (const [id, wanted] of [["across", 0], ["up", Math.min(1, paths.length - 1)]]) {
