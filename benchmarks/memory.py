@@ -45,7 +45,8 @@ def long_texts(folder: Path) -> None:
     random = np.random.default_rng(2)
     for number in range(6):
         texts = [bytes(random.integers(97, 101, 1_000_000, dtype=np.uint8)).decode() for _ in range(100)]
-        table = pa.table({"key": random.integers(0, 50, 100), "at": random.integers(0, 1 << 40, 100), "text": texts})
+        values = {"key": random.integers(0, 50, 100), "at": random.integers(0, 1 << 40, 100)}
+        table = pa.table({**values, "id": np.arange(100 * number, 100 * number + 100), "text": texts})
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=20)
 
 
@@ -64,7 +65,16 @@ def delete(folder: Path, limit: str) -> None:
     zskip.open(str(folder / "table")).delete("at % 2 = 0", memory_limit=limit)
 
 
-VERBS = {"write": write, "optimize": optimize, "delete": delete}
+def upsert(folder: Path, limit: str) -> None:
+    """All rows again, as a stream."""
+    files = sorted(folder.glob("*.parquet"))
+    schema = pq.read_schema(files[0])
+    rows = (batch for file in files for batch in pq.ParquetFile(file).iter_batches(10_000))
+    given = pa.RecordBatchReader.from_batches(schema, rows)
+    zskip.open(str(folder / "table")).upsert(given, on="id", memory_limit=limit)
+
+
+VERBS = {"write": write, "optimize": optimize, "upsert": upsert, "delete": delete}
 
 
 def measured(verb: str, folder: Path, limit: str) -> int:

@@ -26,10 +26,12 @@ from zskip.cli.main import main
 from zskip.errors import InvalidOption, SchemaMismatch, UnknownColumn
 
 NAN = float("nan")
+SPILLED = "64 kB"  # of memory: a batch of more than a fifth of it is spilled
+LONG = 10_000  # characters that make two rows such a batch
 
 
-def rows_of(ids: list[int], stamp: int) -> pa.Table:
-    """Rows whose other columns tell which change wrote them."""
+def rows_of(ids: list[int], stamp: int, length: int = 500) -> pa.Table:
+    """Rows whose other columns tell which change wrote them, with texts of a length."""
     dice = np.random.default_rng(stamp)
     return pa.table(
         {
@@ -37,6 +39,7 @@ def rows_of(ids: list[int], stamp: int) -> pa.Table:
             "moment": pa.array(dice.integers(0, 50, len(ids)) + stamp),
             "day": pa.array([f"d{number % 3}" for number in dice.integers(0, 100, len(ids))]),
             "stamp": pa.array([stamp] * len(ids), pa.int64()),
+            "text": pa.array([str(stamp) * length] * len(ids), pa.string()),
         }
     )
 
@@ -74,7 +77,8 @@ def history(path: Path, seed: int, steps: int) -> None:
             dice.shuffle(ids)
             rows = rows_of(ids, stamp)
             before = con.execute("SELECT count(*) FROM t").fetchall()[0][0]
-            done = writer.upsert(rows, on="id", batch=("law", stamp))
+            limit = dice.choice([None, SPILLED])
+            done = writer.upsert(rows, on="id", batch=("law", stamp), memory_limit=limit)
             assert writer.upsert(rows, on="id", batch=("law", stamp)).version == done.version
             con.register("rows", rows)
             con.execute("INSERT OR REPLACE INTO t SELECT id, moment, day, stamp FROM rows")
@@ -139,21 +143,26 @@ KEYS: dict[str, tuple[pa.Array, pa.Array, int]] = {
 }
 
 
+@pytest.mark.parametrize("length", [1, LONG])
 @pytest.mark.parametrize("name", KEYS)
-def test_keys_are_equal_as_in_sql(name: str, tmp_path: Path) -> None:
+def test_keys_are_equal_as_in_sql(name: str, length: int, tmp_path: Path) -> None:
     old, new, updated = KEYS[name]
-    table = zskip.write(pa.table({"k": old, "v": [0] * len(old)}), tmp_path / "t", by="v", files=2)
-    done = table.upsert(pa.table({"k": new, "v": [1] * len(new)}), on="k")
+    rows = pa.table({"k": old, "v": [0] * len(old), "text": ["x"] * len(old)})
+    table = zskip.write(rows, tmp_path / "t", by="v", files=2)
+    rows = pa.table({"k": new, "v": [1] * len(new), "text": ["x" * length] * len(new)})
+    done = table.upsert(rows, on="k", memory_limit=SPILLED)
     assert (done.updated, done.inserted) == (updated, len(new) - updated)
     assert table.plan("v = 1").count() == len(new)
     assert table.count() == len(old) + len(new) - updated
 
 
-def test_a_key_of_several_columns_and_a_row_that_changes_its_partition(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [1, LONG])
+def test_a_key_of_several_columns_and_a_row_that_changes_its_partition(length: int, tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 1, 2, 2], "b": ["x", "y", "x", None], "day": ["d1", "d1", "d2", "d2"], "v": [0] * 4})
     table = zskip.write(rows, tmp_path / "t", by="v", partition_by="day")
     new = pa.table({"a": [1, 2, 3], "b": ["y", "x", "x"], "day": ["d1", "d1", "d3"], "v": [7, 8, 9]})
-    done = table.upsert(new, on=["a", "b"])
+    longer = new.append_column("text", pa.array(["x" * length] * 3))
+    done = table.upsert(longer, on=["a", "b"], memory_limit=SPILLED)
     assert (done.updated, done.inserted) == (2, 1)
     assert sorted(map(str, table.to_arrow(["a", "b", "day", "v"]).to_pylist())) == sorted(
         map(str, [*rows.to_pylist()[:1], *rows.to_pylist()[3:], *new.to_pylist()])
@@ -183,6 +192,37 @@ def test_what_is_refused_leaves_the_table_as_it_is(tmp_path: Path) -> None:
             table.upsert(pa.table(rows), on=on)
     assert sorted((tmp_path / "t").rglob("*")) == files
     assert table.upsert(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}), on="id").version == 1
+
+
+SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "a table": lambda rows, _: rows,
+    "a stream": lambda rows, _: pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=999)),
+    "a relation": lambda rows, _: duckdb.from_arrow(rows),
+    "Parquet files": lambda rows, folder: (pq.write_table(rows, folder / "new.parquet"), str(folder / "*.parquet"))[1],
+}
+
+
+@pytest.mark.parametrize("given", SOURCES)
+def test_a_batch_beyond_memory_replaces_the_same_rows(given: str, tmp_path: Path) -> None:
+    """Its parts are rows of one hash of the key: keys in any order, long texts, dictionaries, and new columns."""
+    dice = np.random.default_rng(3)
+    old = pa.table({"id": np.arange(10_000), "at": dice.integers(0, 99, 10_000), "text": ["old"] * 10_000})
+    table = zskip.write(old, tmp_path / "t", by=["at"], files=12, sketches={"id": "values"})
+    ids = dice.permutation(np.arange(5_000, 25_000))
+    texts = pa.array([f"new {'x' * (id % 300)}" for id in ids.tolist()])
+    rows = pa.table({"id": ids, "at": dice.integers(0, 99, len(ids)), "text": texts})
+    rows = rows.append_column("kind", pa.array([f"k{id % 7}" for id in ids.tolist()]).dictionary_encode())
+    done = table.upsert(SOURCES[given](rows, tmp_path), on="id", memory_limit=2_000_000, temp_directory=tmp_path)
+    assert (done.updated, done.inserted) == (5_000, 15_000)
+    expected = [*[{**row, "kind": None} for row in old.slice(0, 5_000).to_pylist()], *rows.to_pylist()]
+    found = table.to_arrow(["id", "at", "text", "kind"]).to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
+    for wrong, match in (([1, None], "NULL in row 20001"), ([9_000, 1], "id = 9000 occurs twice")):
+        more = pa.concat_tables([rows, rows.slice(0, 2).set_column(0, "id", pa.array(wrong, pa.int64()))])
+        with pytest.raises(InvalidOption, match=match):
+            table.upsert(SOURCES[given](more, tmp_path), on="id", memory_limit=2_000_000, temp_directory=tmp_path)
+    assert table.count() == len(expected)
+    assert not list(tmp_path.glob("zskip-spill-*"))
 
 
 def test_a_file_is_rewritten_in_place_and_only_those_with_a_key_are(tmp_path: Path) -> None:
@@ -259,8 +299,9 @@ MEANWHILE: dict[str, Callable[[zskip.Table], object]] = {
 }
 
 
+@pytest.mark.parametrize("length", [1, LONG])
 @pytest.mark.parametrize("what", MEANWHILE)
-def test_what_another_writer_does_meanwhile_is_seen(what: str, tmp_path: Path) -> None:
+def test_what_another_writer_does_meanwhile_is_seen(what: str, length: int, tmp_path: Path) -> None:
     table = zskip.write(rows_of(list(range(40)), 1), tmp_path / "t", by=["id"], rows_per_file=10)
     done: list[object] = []
 
@@ -269,12 +310,12 @@ def test_what_another_writer_does_meanwhile_is_seen(what: str, tmp_path: Path) -
             done.append(None)
             MEANWHILE[what](zskip.open(tmp_path / "t"))
 
-    new = rows_of([3, 500], 9)
+    new = rows_of([3, 500], 9, length)
     if what == "adds a column":
         with pytest.raises(SchemaMismatch, match="more"):
-            table.upsert(new, on="id", progress=meanwhile)
+            table.upsert(new, on="id", progress=meanwhile, memory_limit=SPILLED)
         return
-    receipt = table.upsert(new, on="id", progress=meanwhile)
+    receipt = table.upsert(new, on="id", progress=meanwhile, memory_limit=SPILLED)
     assert (receipt.inserted, receipt.updated) == ((0, 2) if "key" in what else (1, 1))
     found = content(zskip.open(tmp_path / "t"))
     assert [row[3] for row in found if row[0] in (3, 500)] == [9, 9]

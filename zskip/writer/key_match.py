@@ -20,10 +20,13 @@ from zskip.engines.arrow import output_schema, to_batches
 from zskip.errors import InvalidOption, shown
 from zskip.plan import find_survivors
 from zskip.tablelog.index import Index
+from zskip.tablelog.sketches.hashing import can_hash, hashes
 from zskip.writer.options import require_distinct
 from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel
 from zskip.writer.storable import storable_rows
+
+_HASH_FACTOR = 0x9E3779B97F4A7C15  # odd: no bit of the columns before is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,8 @@ class Keys:
 
     @staticmethod
     def of(rows: pa.Table, columns: Sequence[str]) -> Keys:
-        """The keys of some rows. Raises `InvalidOption` if one is NULL or occurs twice."""
+        """The keys of some rows, of which none is NULL. Raises `InvalidOption` if one occurs twice."""
         parts = [_comparable(rows.column(name)) for name in columns]
-        for name, values in zip(columns, parts, strict=True):
-            if values.null_count:
-                row = int(np.flatnonzero(np.asarray(values.is_null()))[0])
-                raise InvalidOption(f'The key column "{name}" is NULL in row {row} of the batch. A key has a value.')
         distinct = tuple(pc.unique(values) for values in parts)
         code, codes = np.zeros(rows.num_rows, np.int64), []
         for values, known in zip(parts, distinct, strict=True):
@@ -145,6 +144,25 @@ def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
         if len(column.parts) > 1:
             raise InvalidOption(f'on= names "{column.path}", a field of a column. A key consists of whole columns.')
     return tuple(column.parts[0] for column in columns)
+
+
+def require_no_null(rows: pa.Table, columns: Sequence[str], first_row: int) -> None:
+    """Raise `InvalidOption` if a key is NULL. ``first_row``: the number of the first row in its batch."""
+    for name in columns:
+        values = rows.column(name)
+        if values.null_count:
+            row = first_row + int(np.flatnonzero(np.asarray(values.is_null()))[0])
+            raise InvalidOption(f'The key column "{name}" is NULL in row {row} of the batch. A key has a value.')
+
+
+def key_hashes(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.uint64]:
+    """A hash of each row's key: equal keys in columns of the same types have the same. None is NULL."""
+    hashed = np.zeros(rows.num_rows, np.uint64)
+    for name in columns:
+        values = _comparable(rows.column(name))
+        if can_hash(values.type):
+            hashed = hashed * np.uint64(_HASH_FACTOR) + hashes(values)
+    return hashed
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array:

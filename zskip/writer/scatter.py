@@ -138,7 +138,7 @@ class SpilledBuckets:
             return current[1]
         if current is not None:
             current[1].close()
-        self._options = self._options or _options(rows)
+        self._options = self._options or spill_options(rows)
         path = os.path.join(self._folder, f"{bucket:06d}-{len(self._paths[bucket])}.arrows")
         self._paths[bucket].append(path)
         writer = pa.ipc.new_stream(path, rows.schema, options=self._options)
@@ -175,7 +175,7 @@ class SpilledBuckets:
         return len(self._writers)
 
 
-def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
+def spill_options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
     """The options for spilling rows like these: compressed if that halves the size of the first ones."""
     sizes = []
     for compression in (None, "lz4"):
@@ -229,9 +229,7 @@ def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report
         size, rows = size + table.nbytes, rows + table.num_rows
         report(rows)
         if size > most_bytes:
-            return _spooled(
-                source.schema, itertools.chain(_popped(tables), (part() for part in parts)), folders, report
-            )
+            return _spooled(source.schema, itertools.chain(popped(tables), (part() for part in parts)), folders, report)
     return of_parts(source.schema, tables)
 
 
@@ -259,7 +257,7 @@ def _spooled(
     return of_streams(schema, read, rows)
 
 
-def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
+def popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
     """The tables in turn. Each is removed from the list, so it can be freed once the next one is taken."""
     tables.reverse()
     while tables:

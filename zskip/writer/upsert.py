@@ -4,6 +4,7 @@
                      files with a key ─▶ rewritten in place, with the new rows where the old ones were
                      all other rows ───▶ new files, a layout group of their own
 
+A batch that exceeds memory is matched part by part (`batch`), and its rows wait in a spill file until they are written.
 An old row is replaced where it is, unless the new one is in another partition or outside the file's ranges of a
 clustering column: then it goes with the inserted rows, so that the layout stays sharp. An upsert is serializable: if
 other writers added files with one of its keys, or removed a file that it replaces, it starts again from the newest
@@ -12,7 +13,8 @@ version. The same holds for Delta and Iceberg tables, which are changed by commi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
@@ -51,15 +53,21 @@ from zskip.writer.append import (
     require_managed,
     sized_by_rows,
 )
+from zskip.writer.batch import Batch, Pieces
 from zskip.writer.evolution import appended
-from zskip.writer.key_match import FileRows, Keys, key_columns
+from zskip.writer.key_match import FileRows, Keys, Matches, key_columns
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
-from zskip.writer.row_source import RowSource, of_table
-from zskip.writer.storable import storable_rows
-from zskip.writer.write import Written, available_cores, rewrite_files, write_files
+from zskip.writer.row_source import RowSource, of_streams
+from zskip.writer.scatter import SpillFolders
+from zskip.writer.storable import storable_rows, storable_schema
+from zskip.writer.write import Written, available_cores, memory_limit_of, rewrite_files, write_files
 
 _ATTEMPTS = 50
+# The share of the memory limit for a part of the batch: its rows are in memory twice while they are sorted by file, and
+# those of a batch in a single part while files are rewritten too. Arrow combines a column of up to 2 GB.
+_PART_SHARE, _LARGEST_PART = 0.2, 1 << 30
+_PLACE = "\x00place"
 # The types for which the planner is asked; the key columns of other types are read from all files.
 _LISTED = (t.is_integer, t.is_floating, t.is_string, t.is_binary, t.is_date, t.is_timestamp, t.is_decimal128)
 
@@ -82,19 +90,21 @@ def upsert(
     require_managed(storage, base)
     require_batch(batch)
     on = key_columns(on, base.schema)
-    rows = pa.concat_tables([part() for part in source.parts(None)] or [source.schema.empty_table()])
     table_id = base.table_id
-    for _ in range(_ATTEMPTS):
-        if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
-            return base, Upserted(base.version, 0, 0, 0)
-        if base.table_id != table_id:
-            break
-        try:
-            changed = _Upsert(Index(storage, base), rows, on, kept_options(base, options))
-            return changed.into_table(batch) if rows.num_rows else (base, Upserted(base.version, 0, 0, 0))
-        except CommitConflict as error:
-            conflict = error
-            base = load(storage)
+    _schema_after(Index(storage, base), source.schema)  # what does not fit is refused before it is read
+    with SpillFolders(options.temp_directory) as folders:
+        rows = Batch.of(source, on, _part_bytes(options), folders)
+        for _ in range(_ATTEMPTS):
+            if not rows.rows or (batch is not None and base.applications.get(batch[0], -1) >= batch[1]):
+                return base, Upserted(base.version, 0, 0, 0)
+            if base.table_id != table_id:
+                break
+            try:
+                with _begun(Index(storage, base), rows, on, kept_options(base, options)) as changed:
+                    return changed.into_table(batch)
+            except CommitConflict as error:
+                conflict = error
+                base = load(storage)
     raise CommitConflict(f"{storage.uri}: the upsert was not made, since other writers came first: {conflict}")
 
 
@@ -110,98 +120,138 @@ def upsert_source(
     index = index_of(table)
     identity = index.snapshot.details["table"]
     on = key_columns(on, index.snapshot.schema)
-    rows = pa.concat_tables([part() for part in source.parts(None)] or [source.schema.empty_table()])
-    for _ in range(_ATTEMPTS):
-        snapshot = index.snapshot
-        if snapshot.details["table"] != identity:
-            conflict = CommitConflict("The table was replaced by another one.")
-            break
-        kept = replace(kept_options(snapshot, options), sketches={})  # the index is extended by whoever opens it
-        kept = replace(kept, by=kept.by or tuple(on))  # a table without a layout
-        try:
-            changed = _Upsert(index, rows, on, kept)
-            if isinstance(table, DeltaSource):
-                return changed.into_delta(table, batch)
-            if isinstance(table, IcebergSource):
-                return changed.into_iceberg(table, batch)
-            raise UnsupportedFormat(f"{table.format} tables cannot be changed.")
-        except CommitConflict as error:
-            conflict = error
-        table = table.newest()
-        index = index_of(table)
+    _schema_after(index, source.schema)
+    with SpillFolders(options.temp_directory) as folders:
+        rows = Batch.of(source, on, _part_bytes(options), folders)
+        for _ in range(_ATTEMPTS):
+            snapshot = index.snapshot
+            if snapshot.details["table"] != identity:
+                conflict = CommitConflict("The table was replaced by another one.")
+                break
+            kept = replace(kept_options(snapshot, options), sketches={})  # the index is extended by whoever opens it
+            kept = replace(kept, by=kept.by or tuple(on))  # a table without a layout
+            try:
+                with _begun(index, rows, on, kept) as changed:
+                    if isinstance(table, DeltaSource):
+                        return changed.into_delta(table, batch)
+                    if isinstance(table, IcebergSource):
+                        return changed.into_iceberg(table, batch)
+                raise UnsupportedFormat(f"{table.format} tables cannot be changed.")
+            except CommitConflict as error:
+                conflict = error
+            table = table.newest()
+            index = index_of(table)
     raise CommitConflict(f"{table.home.uri}: the upsert was not made, since other writers came first: {conflict}")
+
+
+def _schema_after(index: Index, given: pa.Schema) -> pa.Schema:
+    """The columns of a table after an upsert of rows with a schema. Raises `SchemaMismatch` if they do not fit."""
+    now = index.snapshot.schema.arrow
+    lacking = [name for name in now.names if name not in given.names]
+    if lacking:
+        raise SchemaMismatch(f'The rows lack the column "{lacking[0]}". An upsert replaces whole rows.')
+    if index.source is None:
+        return appended(now, given)
+    # A column that allows no NULL stays as it is, if the batch has none there.
+    arrow = appended(now, pa.schema([field.with_nullable(False) for field in given]))
+    if not arrow.equals(now):
+        changes = [field.name for field in arrow if field.name not in now.names or now.field(field.name) != field]
+        raise SchemaMismatch(
+            f'The column "{changes[0]}" of the rows would change the columns of the {index.source} table. Cast the '
+            "rows, or change the table by that format's library first."
+        )
+    return pa.schema([field.remove_metadata() for field in arrow])
+
+
+def _part_bytes(options: WriteOptions) -> int:
+    """The bytes of the batch that are in memory together."""
+    return min(int(memory_limit_of(options) * _PART_SHARE), _LARGEST_PART)
+
+
+@contextmanager
+def _begun(index: Index, batch: Batch, on: Sequence[str], kept: WriteOptions) -> Iterator[_Upsert]:
+    """An attempt, whose spill files are removed after it."""
+    with SpillFolders(kept.temp_directory) as folders:
+        yield _Upsert(index, batch, on, kept, folders)
 
 
 class _Upsert:
     """One attempt, on one version of a table: the files that change, and the rows that are new.
 
-    ``files``: the numbers of the files that hold keys of the batch, ascending.
+    ``files``: the numbers of the files that hold keys of the batch, ascending · ``inserted``: the rows of the batch
+    that replace none in place · ``updated``: the number of keys of the batch that the table holds
     """
 
-    def __init__(self, index: Index, rows: pa.Table, on: Sequence[str], kept: WriteOptions) -> None:
-        self.index, self.base, self.on, self.kept = index, index.snapshot, tuple(on), kept
-        now = self.base.schema.arrow
-        lacking = [name for name in now.names if name not in rows.column_names]
-        if lacking:
-            raise SchemaMismatch(f'The rows lack the column "{lacking[0]}". An upsert replaces whole rows.')
-        given = rows.schema
-        if index.source is not None:  # a column that allows no NULL stays as it is, if the batch has none there
-            given = pa.schema([field.with_nullable(False) for field in given])
-        arrow = appended(now, given)
-        if index.source is not None:
-            if not arrow.equals(now):
-                changes = [
-                    field.name for field in arrow if field.name not in now.names or now.field(field.name) != field
-                ]
-                raise SchemaMismatch(
-                    f'The column "{changes[0]}" of the rows would change the columns of the {index.source} table. Cast '
-                    "the rows, or change the table by that format's library first."
-                )
-            arrow = pa.schema([field.remove_metadata() for field in arrow])
+    def __init__(
+        self, index: Index, batch: Batch, on: Sequence[str], kept: WriteOptions, folders: SpillFolders
+    ) -> None:
+        self.index, self.base, self.batch, self.on, self.kept = index, index.snapshot, batch, tuple(on), kept
+        arrow = _schema_after(index, batch.schema)
         self.schema = Schema(arrow)
-        self.rows = storable_rows(rows, arrow)
-        self.keys = Keys.of(self.rows, on)
         self.threads = kept.threads or available_cores()
         self._by = [column.path for column in self.base.indexed.orderable(kept.by)]
         self._rows_of = FileRows(index, arrow)
-        self._matches = self.keys.in_files(self._rows_of, self._candidates(index), self.threads)
-        self._stays = self._first_matches()
-        self.files = np.array(list(self._matches), np.int64)
+        self.inserted = Pieces(arrow, folders.make() if batch.is_spilled else None)
+        # For each file, the rows of the batch that take a place in it, with the number of the row that they replace;
+        # and the rows that go without one in their place.
+        with_place = arrow.append(pa.field(_PLACE, pa.int64()))
+        self._placed = Pieces(with_place, folders.make() if batch.is_spilled else None)
+        self._dropped: dict[int, list[NDArray[np.uint32]]] = {}
+        self.updated = sum(map(self._match, batch.parts()))
+        self.files = np.array(sorted(self._dropped), np.int64)
 
-    @property
-    def inserted(self) -> pa.Table:
-        """The rows of the batch that replace none in place."""
-        placed = [self._matches[file].keys[stays] for file, stays in self._stays.items()]
-        return self.rows.take(pa.array(np.setdiff1d(np.arange(len(self.keys)), _joined(placed))))
+    def _match(self, part: pa.Table) -> int:
+        """Find out where the rows of a part go. Returns the number of its keys that the table holds."""
+        rows = storable_rows(part, self.schema.arrow)
+        keys = Keys.of(rows, self.on)
+        matches = keys.in_files(self._rows_of, self._candidates(self.index, rows), self.threads)
+        stays = self._first_matches(rows, matches)
+        taken = _joined([found.keys[stays[file]] for file, found in matches.items()])
+        places = _joined([found.rows[stays[file]] for file, found in matches.items()])
+        placed = rows.take(pa.array(taken)).append_column(_PLACE, pa.array(places))
+        start = 0
+        for file, found in matches.items():
+            count = int(stays[file].sum())
+            if count:
+                self._placed.add(file, placed.slice(start, count))
+            start += count
+            self._dropped.setdefault(file, []).append(found.rows[~stays[file]].astype(np.uint32))
+        del placed
+        if len(taken) < len(keys):
+            self.inserted.add(0, rows.take(pa.array(np.setdiff1d(np.arange(len(keys)), taken))))
+        return len(np.unique(_joined([found.keys for found in matches.values()])))
 
     def replaced(self, file: int) -> pa.Table:
         """The rows of a file of ``files`` after the upsert."""
-        old, matches, stays = self._rows_of(file), self._matches[file], self._stays[file]
-        rows = storable_rows(self.rows.take(pa.array(matches.keys[stays])), old.schema)
+        old, placed = self._rows_of(file), self._placed.of([file])
         taken = np.arange(old.num_rows)
-        taken[matches.rows[stays]] = old.num_rows + np.arange(rows.num_rows)
-        return pa.concat_tables([old, rows]).take(pa.array(np.delete(taken, matches.rows[~stays])))
+        taken[np.asarray(placed.column(_PLACE))] = old.num_rows + np.arange(placed.num_rows)
+        dropped = np.concatenate(self._dropped[file])
+        return pa.concat_tables([old, storable_rows(placed, old.schema)]).take(pa.array(np.delete(taken, dropped)))
 
     def _upserted(self, version: int) -> Upserted:
-        updated = len(np.unique(_joined([each.keys for each in self._matches.values()])))
-        return Upserted(version, len(self.keys) - updated, updated, len(self.files))
+        return Upserted(version, self.batch.rows - self.updated, self.updated, len(self.files))
 
     def _written(self, staged: Staged) -> list[Written]:
         """Write the files that change, and the new rows as files of their own."""
         written = [rewrite_files(self.index, self.files, self.replaced, self.kept, staged, self.schema)]
-        inserted = self.inserted
-        if inserted.num_rows:
+        if self.inserted.rows:
             look_ups = look_ups_of(self.index, self.kept)
             sized = sized_by_rows(self.base, self.kept)
-            written.append(write_files(of_table(inserted), self.index.storage, self.schema, sized, look_ups, staged))
+            rows = of_streams(
+                storable_schema(self.schema.arrow),
+                lambda _: chain.from_iterable(piece.to_batches() for piece in self.inserted.each()),
+                self.inserted.rows,
+            )
+            written.append(write_files(rows, self.index.storage, self.schema, sized, look_ups, staged))
         return [each for each in written if len(each.files)]
 
-    def _candidates(self, index: Index) -> NDArray[np.int64]:
-        """The files that may have one of the keys, by their ranges and sketches."""
+    def _candidates(self, index: Index, rows: pa.Table) -> NDArray[np.int64]:
+        """The files that may have one of the keys of some rows, by their ranges and sketches."""
         now = index.snapshot.schema
         tests = []
         for name in self.on:
-            values, column = self.rows.column(name), now.column(name)
+            values, column = rows.column(name), now.column(name)
             if values.type == column.type and any(holds(column.type) for holds in _LISTED):
                 tests.append(in_(Reference(column.path, column.type), values.combine_chunks()))
         if not tests:
@@ -210,43 +260,46 @@ class _Upsert:
         survivors = find_survivors(index, Predicate(text, None, and_(tests), now, Dialect()))
         return np.asarray(survivors.numbers, np.int64)
 
-    def _first_matches(self) -> dict[int, NDArray[np.bool_]]:
+    def _first_matches(self, rows: pa.Table, matches: Mapping[int, Matches]) -> dict[int, NDArray[np.bool_]]:
         """For each match of each file, whether the row of the batch takes its place.
 
         A key takes the place of its first row only, and only in a file of its partition whose ranges hold it.
         """
-        free = np.ones(len(self.keys), bool)
-        inside = self._inside(np.array(list(self._matches), np.int64))
+        free = np.ones(rows.num_rows, bool)
+        inside = self._inside(rows, np.array(list(matches), np.int64))
         found = {}
-        for file, matches in self._matches.items():
-            first = np.zeros(len(matches.keys), bool)
-            first[np.unique(matches.keys, return_index=True)[1]] = True
-            found[file] = first & free[matches.keys] & inside(file, matches.keys)
-            free[matches.keys] = False
+        for file, each in matches.items():
+            first = np.zeros(len(each.keys), bool)
+            first[np.unique(each.keys, return_index=True)[1]] = True
+            found[file] = first & free[each.keys] & inside(file, each.keys)
+            free[each.keys] = False
         return found
 
-    def _inside(self, files: NDArray[np.int64]) -> Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]:
-        """A function of a file and of rows of the batch: whether each is in its partition and its ranges."""
+    def _inside(
+        self, rows: pa.Table, files: NDArray[np.int64]
+    ) -> Callable[[int, NDArray[np.int64]], NDArray[np.bool_]]:
+        """A function of a file and of numbers of rows: whether each is in its partition and its ranges."""
         by = [path for path in self._by if path in self.base.schema.columns] if len(files) else []
         ranges = self.index.files_at(files, by).statistics.columns
         codes = {}
         for path in by:
             ends = [ranges[path].lower, ranges[path].upper]
-            values = self.schema.columns[path].of(self.rows)
+            values = self.schema.columns[path].of(rows)
             codes[path] = dense_codes(pa.chunked_array([*values.chunks, *(end.cast(values.type) for end in ends)]))[0]
         partitions = list(self.base.partition_by)
-        keys, partition_of = partition_numbers(self.rows, partitions)
+        keys, partition_of = partition_numbers(rows, partitions)
         folders = [hive.folder(partitions, key) for key in keys] if partitions else [""]
         paths = dict(zip(files.tolist(), self._folders(files), strict=True))
         place = {file: number for number, file in enumerate(files.tolist())}
 
-        def inside(file: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-            here: NDArray[np.bool_] = np.array([folder in paths[file] for folder in folders])[partition_of[rows]]
+        def inside(file: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+            here: NDArray[np.bool_] = np.array([folder in paths[file] for folder in folders])[partition_of[numbers]]
             for code in codes.values():
-                values, ends = code[: len(self.keys)], code[len(self.keys) :]
+                values, ends = code[: rows.num_rows], code[rows.num_rows :]
                 lower, upper = ends[place[file]], ends[len(files) + place[file]]
                 known = lower > 0 and upper > 0
-                here &= (values[rows] == 0) | ((values[rows] >= lower) & (values[rows] <= upper)) if known else True
+                own = values[numbers]
+                here &= (own == 0) | ((own >= lower) & (own <= upper)) if known else True
             return here
 
         return inside
@@ -289,7 +342,7 @@ class _Upsert:
         delta_commit.require_replaceable(table, self.index, self.files)
         delta_commit.require_changeable(table)
         version = int(self.base.details["version"])
-        if not self.rows.num_rows or (batch is not None and delta_commit.has_batch(table, batch)):
+        if not self.batch.rows or (batch is not None and delta_commit.has_batch(table, batch)):
             return table, Upserted(version, 0, 0, 0)
         with Staged(table.storage.delete) as staged:
             written = DataFiles.concat([each.files for each in self._written(staged)])
@@ -304,9 +357,8 @@ class _Upsert:
         if batch is not None:
             raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
         iceberg_commit.require_replaceable(table)
-        if self.rows.num_rows:
-            inserted = [self.inserted] if self.inserted.num_rows else []
-            rows = chain(map(self.replaced, self.files.tolist()), inserted)
+        if self.batch.rows:
+            rows = chain(map(self.replaced, self.files.tolist()), self.inserted.each())
             iceberg_commit.replace_files(table, self.index, self.files, rows, uuid4(), self._require_no_added_keys)
             table = table.after_commit()
         return table, self._upserted(table.snapshot_id(table.opened()))
@@ -321,10 +373,13 @@ class _Upsert:
     def _require_no_added_keys(self, newest: Index) -> None:
         """Raise `CommitConflict` if some of these files are not those of the base, and have one of the keys."""
         known = self.index.paths(np.arange(len(self.index), dtype=np.int64))
-        candidates = self._candidates(newest)
-        candidates = candidates[~np.asarray(pc.is_in(newest.paths(candidates), value_set=known), bool)]
-        if self.keys.in_files(FileRows(newest, self.schema.arrow), candidates, self.threads):
-            raise CommitConflict(f"{newest.storage.uri}: version {newest.version} has rows with keys of the batch.")
+        rows_of = FileRows(newest, self.schema.arrow)
+        for part in self.batch.parts():
+            rows = storable_rows(part, self.schema.arrow)
+            candidates = self._candidates(newest, rows)
+            candidates = candidates[~np.asarray(pc.is_in(newest.paths(candidates), value_set=known), bool)]
+            if len(candidates) and Keys.of(rows, self.on).in_files(rows_of, candidates, self.threads):
+                raise CommitConflict(f"{newest.storage.uri}: version {newest.version} has rows with keys of the batch.")
 
 
 def _joined(numbers: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

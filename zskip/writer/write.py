@@ -152,13 +152,18 @@ def _begun(
         cores = options.threads or available_cores()
         pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
-        limit = int(options.memory_limit or free_memory() // 2)
+        limit = memory_limit_of(options)
         names = named_sketches(options.sketches, schema)
         star = None if options.star is None else options.star(storage)
         if star is not None:
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
         yield _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star, staged)
+
+
+def memory_limit_of(options: WriteOptions) -> int:
+    """The bytes of memory that a write may use: by default half of those that are free."""
+    return int(options.memory_limit or free_memory() // 2)
 
 
 def available_cores() -> int:
