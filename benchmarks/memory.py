@@ -36,7 +36,14 @@ def skewed(folder: Path) -> None:
         rows = 500_000
         key = np.where(random.random(rows) < 0.9, 7, random.zipf(1.3, rows) % 100_000)
         texts = pa.array(random.integers(0, 1 << 62, rows)).cast(pa.string())
-        table = pa.table({"key": key, "at": random.integers(0, 1 << 40, rows), "id": np.arange(number * rows, (number + 1) * rows), "text": texts})
+        table = pa.table(
+            {
+                "key": key,
+                "at": random.integers(0, 1 << 40, rows),
+                "id": np.arange(number * rows, (number + 1) * rows),
+                "text": texts,
+            }
+        )
         pq.write_table(table, folder / f"{number}.parquet", row_group_size=100_000)
 
 
