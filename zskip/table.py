@@ -345,8 +345,8 @@ class Table:
         """Replace the rows that have the keys of the source's rows, and insert the others, in one commit.
 
         ``on``: the column, or the columns, that identify a row; −0.0 equals 0.0, and NaN equals NaN. The source must
-        have all columns, one row for each key, and no NULL in a key; it is held in memory. Files with such rows are
-        rewritten, so keys that are spread over the whole layout rewrite the whole table. ``batch``, ``storage_options``
+        have all columns, one row for each key, and no NULL in a key; what exceeds ``memory_limit`` is spilled. Files
+        with such rows are rewritten, so keys that are spread over the whole layout rewrite the whole table. ``batch``, ``storage_options``
         and the other options as for `append`. A Delta or Iceberg table is changed by a commit of its format, and keeps
         its schema.
 
