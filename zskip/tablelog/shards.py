@@ -159,16 +159,20 @@ def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
     repeated = {name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in _UNREPEATED}
     # Neighbours in layout order have similar bounds: their deltas need few bits, and any engine decodes them.
     near = [name for name, values in columns.items() if name not in repeated and _is_integer(values.type)]
+    # LZ4 compresses at most 255-fold, so a reader never takes a large part for a decompression bomb.
+    codec = "zstd" if table.nbytes < _ALWAYS_FINE else "lz4"
+    # Of few rows, pages and codecs of thousands of columns take more bytes and time than the values.
+    few = table.num_rows < FANOUT
     pq.write_table(
         table,
         sink,
-        # LZ4 compresses at most 255-fold, so a reader never takes a large part for a decompression bomb.
-        compression="zstd" if table.nbytes < _ALWAYS_FINE else "lz4",
-        use_dictionary=[name for name in columns if name in repeated],
-        column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
+        compression="none" if few else codec,
+        use_dictionary=[] if few else [name for name in columns if name in repeated],
+        column_encoding=None if few else dict.fromkeys(near, "DELTA_BINARY_PACKED"),
         write_statistics=False,
         row_group_size=_ROWS_PER_ROW_GROUP,
         version="2.6",
+        store_schema=False,  # a reader has the types of the table, and this would be half of the bytes of few rows
     )
     return drafts.publish("stats", ".stats", sink.getvalue().to_pybytes())
 

@@ -474,7 +474,10 @@ class _Write:
                 arranged = arranged[np.argsort(file_of[arranged], kind="stable")]
             del keys
             encoding = profile.encoding if max(sizes) < _FEW_ROWS else None
-            yield self._write_files(paths, _taken(columns, narrow, schema, arranged), cuts, by, encoding)
+            rows = _taken(columns, narrow, schema, arranged)
+            if len(sizes) > 1:
+                rows = _decoded(rows)
+            yield self._write_files(paths, rows, cuts, by, encoding)
 
     def _files_together(self, pending: Sequence[tuple[int, list[pa.RecordBatch]]], routing: Routing) -> int:
         """The number of files, from the first, to make ready together: of one row group each, and one assignment."""
@@ -569,6 +572,15 @@ def _taken(columns: dict[str, pa.ChunkedArray], narrow: NarrowForms, schema: pa.
         return narrow.widened(name, _combined(columns.pop(name)).take(row_numbers))
 
     return pa.Table.from_arrays([taken(name) for name in schema.names], schema=schema)
+
+
+def _decoded(rows: pa.Table) -> pa.Table:
+    """The rows with plain columns in place of dictionaries, of which each of many small files uses few entries."""
+    for number, column in enumerate(rows.schema):
+        if t.is_dictionary(column.type):
+            plain = pc.dictionary_decode(rows.column(number))
+            rows = rows.set_column(number, column.with_type(plain.type), plain)
+    return rows
 
 
 class _Memory:
