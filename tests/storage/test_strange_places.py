@@ -333,3 +333,14 @@ def test_no_file_is_taken_for_one_that_a_name_matches(name: str, tmp_path: Path)
                 read()
     else:
         assert table.to_arrow().sort_by("id").equals(ROWS)
+
+
+@posix
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for call in (lambda: zskip.open("t"), lambda: zskip.write(ROWS, "t", by="id"), lambda: zskip.sql("FROM 'a/t'")):
+        with pytest.raises(TableError, match="the working directory, which is gone"):
+            call()
+    assert zskip.write(ROWS, tmp_path / "t", by="id").count() == 3

@@ -342,12 +342,18 @@ class _Unpublished(io.BufferedWriter):
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """A path from the root of the disk. As for the system, ``link/..`` is the folder above the link's target."""
+    """A path from the root of the disk. As for the system, ``link/..`` is the folder above the link's target.
+
+    Raises `TableError` for a relative path if the working directory is gone.
+    """
     parts = Path(path).parts
     if ".." in parts and os.name != "nt":  # Windows itself drops the part before ".."
         last = len(parts) - parts[::-1].index("..")
         path = os.path.join(os.path.realpath(os.path.join(*parts[:last])), *parts[last:])
-    return os.path.abspath(path)
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as error:
+        raise TableError(f'"{path}" lies in the working directory, which is gone. Give the whole path.') from error
 
 
 @contextmanager
