@@ -328,6 +328,9 @@ def test_the_first_rows_are_those_of_a_full_scan(
         lambda table: table.restore(1),
         lambda table: table.optimize(full=True),
         lambda table: table.tend(),
+        lambda table: table.overwrite(pa.table({"id": [1], "s": ["a"]})),
+        lambda table: table.upsert(pa.table({"id": [1], "s": ["a"]}), on="id"),
+        lambda table: table.vacuum("0 seconds"),
     ],
 )
 def test_a_table_that_another_one_replaced_is_not_changed(

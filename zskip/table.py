@@ -595,13 +595,13 @@ class Table:
 
         Choose a long time: a reader that takes longer may lose its files, and a writer's commit is refused. Raises
         `FilesRemoved` if another vacuum removed files of the newest version, and its writer has not finished; then
-        nothing is removed.
+        nothing is removed. Raises `CommitConflict` if another table now lies at this path.
         """
         from zskip.tablelog.vacuum import vacuum
         from zskip.writer.options import timedelta_of
 
         check_options(dry_run=dry_run)
-        self._require_own()
+        self._newest()  # for its errors: ``older_than`` was not meant for another table
         return vacuum(self._storage, older_than=timedelta_of(older_than), dry_run=dry_run)
 
     def tend(
