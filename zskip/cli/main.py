@@ -145,7 +145,11 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Argparse's own check, which lists all choices."""
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
+            if action.metavar == "COMMAND" and value == "sql":
+                hint = ' "zskip query" answers whole statements.'
+            else:
+                hint = nearest(str(value), action.choices)
+            raise argparse.ArgumentError(action, f'there is no "{value}".{hint}')
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but report an unknown option before a missing argument.
@@ -195,6 +199,8 @@ class Parser(argparse.ArgumentParser):
         if not unknown[0].startswith("-"):
             self.error(f'"{name}" is one argument too many. Quote a predicate that has spaces.')
         first = unknown[0].partition("=")[0]
+        if first == "--where" and any(action.dest == "predicate" for action in self._actions):
+            self.error('there is no option "--where": the predicate stands behind the path, in quotes.')
         self.error(f'there is no option "{first}".{nearest(first, self._option_string_actions, listed=True)}')
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from zskip.cli.command_options import (
@@ -152,6 +153,8 @@ def opened_for(given: argparse.Namespace) -> tuple[Any, Any]:
     """The table that a source's rows go to, and the storage options of the source: a local end of both needs none."""
     from zskip import api
 
+    if Path(given.path).is_file():
+        raise InvalidOption(f"{given.path} is a file, and a table is a folder: it stands last, behind the source.")
     given_to_both = given.storage_options
     table = api.open(given.path, storage_options=api.options_of_end(given.path, given.source, given_to_both, None))
     return table, api.options_of_end(given.source, given.path, given_to_both, None)
