@@ -261,7 +261,10 @@ class _Write:
             needed = int(max(stored, row_bytes * old.num_rows) * (1 + _SORTING_FACTOR))
             self._require_memory(needed, old.num_rows)
             with memory.reserved(needed):
-                return rewritten(*item[:3], old)
+                try:
+                    return rewritten(*item[:3], old)
+                finally:  # before the next file takes its place
+                    pa.default_memory_pool().release_unused()
 
         def rewritten(position: int, number: int, path: str, old: pq.FileMetaData) -> _Files | None:
             nonlocal row_bytes
@@ -290,7 +293,6 @@ class _Write:
         for some in (items[:alone], items[alone:]):
             for file in in_parallel(self.pool, replaced, some, self.cores + 1):
                 files.extend([] if file is None else [file])
-                pa.default_memory_pool().release_unused()
         return self._written(Routing((), ((),), ()), files, sum(file.rows for file in files))
 
     def _written(self, routing: Routing, files: Sequence[_Files], rows: int) -> Written:
