@@ -20,12 +20,11 @@ from zskip.plan import Plan
 from zskip.storage import Storage, open_storage
 from zskip.storage.opening import is_in_store
 from zskip.table import Table, require_version
-from zskip.table_formats.own_tables import own_snapshot
 from zskip.tablelog.index import CACHE_BYTES
 from zskip.tablelog.log import load, newest
 from zskip.tablelog.runs import runs_of
 from zskip.tablelog.sketches import named_sketches
-from zskip.tablelog.table_folders import refuse_folder
+from zskip.tablelog.table_folders import own_snapshot, refuse_folder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -18,7 +18,7 @@ from tests import ROOT
 from tests.table_formats.asking import require_same, rows
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
-from zskip.table_formats import delta_commit
+from zskip.table_formats.delta import _WRITER_FEATURES
 
 RANDOM = np.random.default_rng(3)
 
@@ -180,7 +180,7 @@ def with_writer_feature(path: Path, feature: str) -> None:
     log.write_text("\n".join(map(json.dumps, actions)))
 
 
-@pytest.mark.parametrize("feature", sorted(delta_commit._WRITER_FEATURES))
+@pytest.mark.parametrize("feature", sorted(_WRITER_FEATURES))
 def test_deltalake_commits_to_tables_of_each_feature(feature: str, tmp_path: Path) -> None:
     with_writer_feature(tmp_path / "t", feature)
     assert zskip.cluster(tmp_path / "t", by=["id"], files=2).files_written == 2

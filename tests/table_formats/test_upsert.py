@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
 
 import zskip
 from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, UnsupportedFormat
-from zskip.table_formats import delta_commit, iceberg_commit
+from zskip.table_formats import delta, iceberg
 
 
 def rows_of(ids: list[int], stamp: int) -> pa.Table:
@@ -162,7 +162,7 @@ def test_what_another_writer_does_meanwhile_is_seen(
 ) -> None:
     table, (event, counts) = FORMATS[name](tmp_path), MEANWHILE[what]
     opened = table.open()
-    room, step = (delta_commit, "_stats") if name == "delta" else (iceberg_commit, "_live_entries")
+    room, step = (delta, "_stats") if name == "delta" else (iceberg, "_live_entries")
     function, happened = getattr(room, step), list[object]()
 
     def stalled(*given: Any) -> Any:
@@ -299,14 +299,14 @@ def test_a_null_list_of_structs_does_not_become_empty(name: str, tmp_path: Path)
 
 def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Delta(tmp_path)
-    stats = delta_commit._stats
+    stats = delta._stats
     numbers = iter(range(5000, 6000))
 
     def overtaken(*given: Any) -> Any:
         table.append(rows_of([next(numbers)], 3))
         return stats(*given)
 
-    monkeypatch.setattr(delta_commit, "_stats", overtaken)
+    monkeypatch.setattr(delta, "_stats", overtaken)
     monkeypatch.setattr("zskip.writer.upsert._ATTEMPTS", 3)
     with pytest.raises(CommitConflict, match="other writers came first"):
         table.open().upsert(rows_of([1], 2), on="id")

@@ -312,9 +312,8 @@ def dimensions(table: Any) -> dict[str, list[dict[str, Any]]]:
 def dropped(table: Any) -> dict[str, str]:
     """A fact about files that other programs put into the table's folder, if there are any."""
     from zskip.tablelog import freshness
-    from zskip.tablelog.index import SOURCE_FORMATS
 
-    if table._index.snapshot.details.get("source") in SOURCE_FORMATS:
+    if table._index.source is not None:
         return {}
     found = len(freshness.dropped_files(table._index.storage, table._index.snapshot))
     return {"not_in_the_table": freshness.dropped_text(found)} if found else {}

@@ -32,8 +32,9 @@ from zskip.spark.spark_types import spark_schema, with_spark_type
 from zskip.storage import hive
 from zskip.table import Table
 from zskip.tablelog.freshness import listed
-from zskip.tablelog.index import SOURCE_FORMATS, Index
+from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import SOURCE_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

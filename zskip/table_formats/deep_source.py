@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,10 @@ from zskip.errors import CorruptFile
 from zskip.parquet import footers
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Listing, Storage
-from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
+from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Replaced, Replacement, Source, live_statistics
+
+if TYPE_CHECKING:
+    from zskip.tablelog.index import Index
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,16 @@ class DeepSource:
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         content = self.source.changes(state) if state.get("deep") else None
         return None if content is None else self._with_footers(content)
+
+    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+        self.source.require_replaceable(index, files)
+
+    def require_changeable(self, batch: tuple[str, int] | None) -> None:
+        self.source.require_changeable(batch)
+
+    def replace_files(self, new: Replacement) -> Replaced | None:
+        made = self.source.replace_files(replace(new, indexed=lambda source: new.indexed(DeepSource(source))))
+        return None if made is None else replace(made, source=DeepSource(made.source))
 
     def _with_footers(self, content: Content) -> Content:
         state = {**content.state, "deep": True}

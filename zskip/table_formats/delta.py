@@ -1,17 +1,23 @@
-"""`DeltaSource`: a Delta table as a source. deltalake reads the whole log once; later commits are read one by one."""
+"""`DeltaSource`: a Delta table as a source. deltalake reads the whole log once; later commits are read one by one.
+
+It also makes the commits that replace files of the table, of the same or of changed rows.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +27,29 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.core.types import is_orderable, logical_type
-from zskip.errors import CorruptFile, MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
-from zskip.stats import ColumnStatistics
+from zskip.errors import (
+    CommitConflict,
+    CorruptFile,
+    InvalidOption,
+    MissingDependency,
+    TableError,
+    TableNotFound,
+    UncertainCommit,
+    UnsupportedFormat,
+    first_line,
+)
+from zskip.stats import ColumnStatistics, DataFiles
+from zskip.stats.collect import shorten_lower, shorten_upper
+from zskip.storage import Staged, Storage, hive, open_storage
 from zskip.storage.local import LocalStorage
-from zskip.storage.storage import Storage
 from zskip.table_formats.deletion_vectors import positions
 from zskip.table_formats.source import (
     FIELD_ID,
     RESTORE,
     STORED_AS,
     Content,
+    Replaced,
+    Replacement,
     content_files,
     deleted_rows,
     live_statistics,
@@ -41,6 +60,8 @@ from zskip.table_formats.source import (
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+    from zskip.tablelog.index import Index
 
 _FEATURES = frozenset(
     {
@@ -61,6 +82,27 @@ _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _EXACT_DOUBLES = 1 << 53
 _MISREAD = "[" + "".join(f"\\x{{{plane:X}0000}}-\\x{{{plane:X}FFFF}}" for plane in range(1, 17, 2)) + "]"
 """Characters that deltalake may have misread: it decodes an escaped pair of an even plane as the one 65,536 below."""
+
+_WRITER_FEATURES = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "deletionVectors",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+    }
+)
+"""Writer features that a rewrite of unchanged rows satisfies; any other may require more of a writer."""
+
+_PARTITION_TYPES = (t.is_string, t.is_integer, t.is_date, t.is_boolean)
+_CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.", "__CHAR_VARCHAR_TYPE_STRING")
+"""Keys of a column's metadata that restrict its values."""
+_LONGEST_TEXT, _EXACT_DIGITS = 64, 15
+
+_ATTEMPTS = 5
 
 
 def commit_path(version: int) -> str:
@@ -252,9 +294,104 @@ class DeltaSource:
             gone = tuple(map(unquote, removed))
             return _content(table, schema, partition_by, deleted, gone, new_state)
 
+    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+        from zskip.parquet.legacy_calendar import refuse_old_files
+
+        uri = self.storage.uri
+        if self.fixed is not None:
+            raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
+        unknown = sorted(set(self.table().protocol().writer_features or ()) - _WRITER_FEATURES)
+        marked = [one.name for one in index.snapshot.schema.arrow if {STORED_AS, FIELD_ID} & set(one.metadata or {})]
+        if marked or unknown:
+            what = "columnMapping" if marked else unknown[0]
+            raise UnsupportedFormat(
+                f'The Delta table at {uri} uses the feature "{what}", for which deltalake cannot write files. '
+                "Lay it out with the engine that wrote it."
+            )
+        if index.deletes(files).null_count < len(files):
+            raise UnsupportedFormat(
+                f"Files of the Delta table at {uri} have deletion vectors, which deltalake cannot remove with their "
+                "files. Purge them first (REORG TABLE … APPLY (PURGE)), or leave them out with where=."
+            )
+        for name in index.snapshot.partition_by:
+            type = index.snapshot.schema.arrow.field(name).type
+            if not any(holds(type) for holds in _PARTITION_TYPES):
+                raise UnsupportedFormat(
+                    f'The Delta table at {uri} is partitioned by "{name}", a {type}: zskip lays out '
+                    "partitions by texts, integers, dates and booleans."
+                )
+        refuse_old_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
+
+    def require_changeable(self, batch: tuple[str, int] | None) -> None:
+        table = self.table()
+        properties = table.metadata().configuration
+        asked = [name for name in ("delta.appendOnly", "delta.enableChangeDataFeed") if properties.get(name) == "true"]
+        asked += [name for name in properties if name.startswith("delta.constraints.")]
+        text = table.schema().to_json()
+        asked += [mark for mark in _CHECKED if f'"{mark}' in text]
+        if asked:
+            raise UnsupportedFormat(
+                f'The Delta table at {self.storage.uri} has "{asked[0]}", which zskip does not apply to changed rows. '
+                "Change them with a library of Delta."
+            )
+
+    def replace_files(self, new: Replacement) -> Replaced | None:
+        if new.batch is not None and self._has_batch(new.batch):
+            return None
+        with Staged(self.storage.delete) as staged:
+            files = new.write(self.storage, staged)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return Replaced(self, _commit(self, new, files, staged), files.path.to_pylist())
+                except CommitConflict:
+                    # The batch may be what others have committed: whoever has it must ask again.
+                    if new.batch is not None or attempt == _ATTEMPTS - 1:
+                        raise
+                new = new.again(self)
+        raise AssertionError
+
+    def _has_batch(self, batch: tuple[str, int]) -> bool:
+        """Whether the table has this batch of an application, or a later one."""
+        known = self.table().transaction_version(batch[0])
+        return known is not None and known >= batch[1]
+
     def mark(self, version: int) -> str:
         """A fingerprint of a commit, which differs if the table was recreated; empty if the commit is gone."""
         return mark_of(self.storage, commit_path(version))
+
+
+def of_object(table: DeltaTable, chosen: int | str | datetime | None, options: Mapping[str, Any] | None) -> DeltaSource:
+    """The table of an object of deltalake, at its version unless another one is chosen."""
+    storage = open_storage(table.table_uri, options)
+    version = table.version()
+    # Any later one counts: log clean-up may have removed the next commit.
+    pinned = version if chosen is None and any(other > version for other in log_versions(storage)) else chosen
+    return DeltaSource(storage, _deltalake_options(options), _fixed(pinned))
+
+
+def at_address(
+    address: str, chosen: int | str | datetime | None, options: Mapping[str, Any] | None
+) -> DeltaSource | None:
+    """The table in a folder; None if there is none."""
+    storage = open_storage(address, options)
+    return DeltaSource(storage, _deltalake_options(options), _fixed(chosen)) if is_delta(storage) else None
+
+
+def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:
+    if isinstance(chosen, str):
+        raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
+    return chosen
+
+
+def _deltalake_options(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """The storage options for deltalake, which passes them to the same library as zskip, but as strings."""
+    found: dict[str, str] = {}
+    for name, value in (options or {}).items():
+        if name == "client_options":
+            found |= _deltalake_options(value)
+        elif name not in ("retry_config", "credential_provider"):
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
 
 
 # --- the log ---
@@ -467,3 +604,177 @@ def _statistics(adds: pa.Table, stored: tuple[str, ...], type: pa.DataType) -> C
     zeros = pa.array(np.zeros(len(adds), np.int64))
     nans = pa.nulls(len(adds), pa.int64()) if t.is_floating(type) else zeros
     return ColumnStatistics(lower, upper, nulls, nans, exact, exact)
+
+
+# --- commits that replace files ---
+
+
+def _commit(source: DeltaSource, new: Replacement, files: DataFiles, staged: Staged) -> int:
+    """Replace files by ``files``, in a commit on the version of the index. Returns the new version.
+
+    The folders of the new files name their partition values. Raises `CommitConflict`, with the same rows as before, if
+    the table has a newer version, was recreated, or a vacuum removed the files; and `UncertainCommit`.
+    """
+    from deltalake import CommitProperties, Transaction
+    from deltalake.transaction import AddAction, RemoveAction
+
+    index, uri, state = new.index, source.storage.uri, new.index.snapshot.details
+    version, run = int(state["version"]), uuid4().hex
+    table = replace(source, fixed=version).table()
+    now = int(time.time() * 1000)
+    stats = _stats(files, index.snapshot.schema, index.snapshot.partition_by)
+    changed = new.changes is not None
+    adds = [
+        AddAction(path, size, _partition_values(path, index.snapshot.partition_by), now, changed, text)
+        for path, size, text in zip(files.path.to_pylist(), files.size.to_pylist(), stats, strict=True)
+    ]
+    removes = [RemoveAction(path, changed, now) for path in index.paths(new.gone).to_pylist()]
+    _require_base(source, state)
+    _require_files(source, files)
+    # deltalake names every such commit a WRITE: the note has the verb.
+    note = {
+        "writtenBy": "zskip",
+        "run": run,
+        "userMetadata": new.changes or "OPTIMIZE by zskip.cluster: no row changed",
+    }
+    transactions = [] if new.batch is None else [Transaction(*new.batch)]
+    # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
+    properties = CommitProperties(max_commit_retries=0, custom_metadata=note, app_transactions=transactions)
+    path = commit_path(version + 1)
+    staged.maybe_committed(f"It was made if {path} in the folder {uri} contains {run}.")
+    try:
+        table.create_write_transaction(
+            [*adds, *removes],
+            "append",
+            table.schema(),
+            list(index.snapshot.partition_by),
+            commit_properties=properties,
+        )
+    except Exception as error:
+        # The log knows: deltalake also raises after it has committed, and after a request whose answer was lost.
+        found = _run_of(source.storage, path, run)
+        if found is None and source.storage.local is None:
+            raise  # a request on its way may still create the entry
+        if not found:
+            staged.refused()
+            raise CommitConflict(f"{uri}: version {version} is no longer the newest, or {first_line(error)}") from error
+    staged.committed()
+    _require_kept(source, state, files)
+    return version + 1
+
+
+def _partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
+    texts = hive.values_of(path)
+    return {name: texts[name] for name in partition_by}
+
+
+def _run_of(storage: Storage, path: str, run: str) -> bool | None:
+    """Whether a commit was made by this run; None if it does not exist."""
+    return run.encode() in storage.read(path) if storage.exists(path) else None
+
+
+def _require_kept(source: DeltaSource, state: Mapping[str, Any], files: DataFiles) -> None:
+    """Return to the version before the commit if others removed its base or its files while it was made.
+
+    Its entry stays, since others may have seen it. Raises `CommitConflict` once the table has the rows of before, and
+    `UncertainCommit` if it does not.
+    """
+    from deltalake import CommitProperties
+
+    version = int(state["version"]) + 1
+    try:
+        _require_base(source, state)
+        _require_files(source, files)
+    except CommitConflict as error:
+        try:
+            table = source.newest().table()
+            if table.version() == version:
+                # Refused if another version comes first.
+                table.restore(version - 1, commit_properties=CommitProperties(max_commit_retries=0))
+                raise error
+        except CommitConflict:
+            raise
+        except Exception as failure:
+            raise UncertainCommit(_names_lost_files(error, version, first_line(failure))) from failure
+        raise UncertainCommit(_names_lost_files(error, version, "others have committed after it")) from error
+    except Exception as error:
+        raise UncertainCommit(
+            f"Version {version} was made, and then it could not be seen whether its files are there "
+            f"({first_line(error)}). No file was removed."
+        ) from error
+
+
+def _names_lost_files(error: CommitConflict, version: int, why: str) -> str:
+    return (
+        f"{error} Version {version} names the files all the same, and cannot be undone here: {why}. Go back to version "
+        f"{version - 1} with deltalake's restore."
+    )
+
+
+def _require_base(source: DeltaSource, state: Mapping[str, Any]) -> None:
+    """Raise `CommitConflict` if the version on which a change is based no longer belongs to the table."""
+    mark = source.mark(int(state["version"]))
+    if mark and mark == state["mark"]:
+        return
+    if not mark:  # log clean-up may have removed the commit after a checkpoint
+        try:
+            if source.table().metadata().id == state["table"]:
+                return
+        except TableError:
+            pass
+    raise CommitConflict(f"The table at {source.storage.uri} was deleted, or replaced by another one.")
+
+
+def _require_files(source: DeltaSource, files: DataFiles) -> None:
+    found = source.storage.size_and_modified(files.path.to_pylist())
+    if found.size.null_count:
+        gone = found.path.filter(pc.is_null(found.size))
+        raise CommitConflict(
+            f"{source.storage.uri_of(gone[0].as_py())} was removed, as by a vacuum, before it was used."
+        )
+
+
+def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> list[str]:
+    """Each file's statistics as JSON for the log."""
+    rows = files.files.row_count.to_pylist()
+    entries: list[dict[str, Any]] = [{"numRecords": n, "minValues": {}, "maxValues": {}, "nullCount": {}} for n in rows]
+    for path, known in files.files.columns.items():
+        column = schema.columns[path]
+        if column.parts[0] in partition_by:
+            continue
+        lower = shorten_lower(known.lower, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.lower
+        upper = shorten_upper(known.upper, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.upper
+        nans = known.nan_count.to_pylist()
+        if t.is_floating(column.type):
+            # Other readers apply the upper bound to all rows, and NaN sorts above it.
+            upper = pa.array(
+                [None if nan != 0 else bound for bound, nan in zip(upper.to_pylist(), nans, strict=True)], upper.type
+            )
+        for name, values in (("minValues", lower), ("maxValues", upper), ("nullCount", known.null_count)):
+            for one, value in zip(entries, values.to_pylist(), strict=True):
+                text = value if name == "nullCount" else _json_value(value)
+                if text is not None:
+                    _put(one[name], column.parts, text)
+    # Not escaped to ASCII: deltalake misreads surrogate pairs of characters beyond U+1FFFF.
+    return [json.dumps(one, allow_nan=False, ensure_ascii=False) for one in entries]
+
+
+def _put(into: dict[str, Any], parts: Sequence[str], value: Any) -> None:
+    for part in parts[:-1]:
+        into = into.setdefault(part, {})
+    into[parts[-1]] = value
+
+
+def _json_value(value: Any) -> Any:
+    """A bound as a JSON value of the log; None if that cannot represent it exactly."""
+    if isinstance(value, bool | bytes):
+        return None
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value) if len(value.as_tuple().digits) <= _EXACT_DIGITS else None
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if isinstance(value, int | str) else None

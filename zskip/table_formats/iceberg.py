@@ -1,12 +1,19 @@
-"""`IcebergSource`: an Iceberg table as a source. pyiceberg reads its snapshots, manifest by manifest."""
+"""`IcebergSource`: an Iceberg table as a source. pyiceberg reads its snapshots, manifest by manifest.
+
+It also makes the snapshots that replace files of the table, of the same or of changed rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +21,33 @@ import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
-from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
+from zskip.errors import (
+    CommitConflict,
+    CorruptFile,
+    InvalidOption,
+    MissingDependency,
+    TableNotFound,
+    UnsupportedFormat,
+    first_line,
+)
 from zskip.stats import ColumnStatistics
-from zskip.storage import Storage, open_storage
+from zskip.storage import Staged, Storage, open_storage
 from zskip.table_formats.iceberg_deletes import deleted_by_file
-from zskip.table_formats.iceberg_metadata import newest_metadata, path_in, plain_address, read_metadata, refuse_type
+from zskip.table_formats.iceberg_metadata import (
+    METADATA_ENDINGS,
+    newest_metadata,
+    path_in,
+    plain_address,
+    read_metadata,
+    refuse_type,
+)
 from zskip.table_formats.source import (
     DEFAULT,
     FIELD_ID,
     STORED_AS,
     Content,
+    Replaced,
+    Replacement,
     content_files,
     deleted_rows,
     live_statistics,
@@ -38,10 +62,16 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+    from zskip.tablelog.index import Index
+
 _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 """Table properties that set folders for new files."""
 
 _PARQUET_ID = b"PARQUET:field_id"
+_ATTEMPTS = 5
+_RUN = "zskip.run"
+"""The property of a snapshot that tells which call of zskip has made it."""
+
 _FORM = 2
 """The form of the index's state. Incremented where an index of an earlier zskip would be read wrongly."""
 
@@ -90,19 +120,6 @@ class IcebergSource:
         """The table at the metadata file with this address."""
         path = path_in(storage, metadata)
         return IcebergSource(storage, storage.uri_of(path), mark_of(storage, path), table, fixed, folder)
-
-    @staticmethod
-    def of(
-        table: Table, fixed: int | str | datetime | None = None, options: Mapping[str, Any] | None = None
-    ) -> IcebergSource:
-        """The table of a pyiceberg object, whose catalog is trusted for the locations of its files."""
-        folder = open_storage(plain_address(table.location()), options)
-        within = folder.uri.rstrip("/") + "/"
-        locations = [table.properties[name] for name in _LOCATIONS if name in table.properties]
-        if all((plain_address(each) + "/").startswith(within) for each in (table.metadata_location, *locations)):
-            return IcebergSource.at(folder, table.metadata_location, fixed, table)
-        root = "/" if folder.local is not None else "/".join(folder.uri.split("/")[:3])
-        return IcebergSource.at(open_storage(root, options), table.metadata_location, fixed, table, folder)
 
     def after_commit(self) -> IcebergSource:
         """The same table at the new metadata file that a commit through its object has made."""
@@ -233,6 +250,58 @@ class IcebergSource:
         snapshot = self._snapshot(table)
         return 0 if snapshot is None else snapshot.snapshot_id
 
+    # --- commits that replace files ---
+
+    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+        """Only the newest state of a catalog's table can be changed."""
+        from pyiceberg.table import StaticTable
+
+        from zskip.parquet.legacy_calendar import refuse_old_files
+
+        if isinstance(self.opened(), StaticTable) or self.fixed is not None:
+            raise UnsupportedFormat(
+                f"The Iceberg table at {self.metadata} can only be changed through its catalog: give the newest table "
+                "that pyiceberg's catalog.load_table(…) returns in place of its path."
+            )
+        refuse_old_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
+
+    def require_changeable(self, batch: tuple[str, int] | None) -> None:
+        if batch is not None:
+            raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
+
+    def replace_files(self, new: Replacement) -> Replaced:
+        """As `Source.replace_files`. pyiceberg writes the files, with the field ids, bounds and partitions of the
+        table, and the id of this call in their names; rows of no file make none.
+
+        Raises also `UnsupportedFormat` for a NULL list of structs.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        table, run = self.opened(), uuid4()
+        written: list[DataFile] = []
+        with Staged(partial(_delete, table)) as staged:
+            replaced = _live_entries(self, table, new.index.paths(new.gone))
+            numbers = itertools.count()
+            for part in filter(len, new.rows()):
+                made = list(_write_data_files(table, part, run, numbers))
+                staged.add(file.file_path for file in made)
+                written += made
+            for attempt in range(_ATTEMPTS):
+                for file in written:
+                    if not table.io.new_input(file.file_path).exists():
+                        raise CommitConflict(f"{file.file_path} was removed, as by a clean-up of orphans.")
+                try:
+                    _commit(table, replaced, written, run, staged)
+                    break
+                except CommitFailedException as error:
+                    if attempt == _ATTEMPTS - 1:
+                        raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+                _refresh(table)
+                new = new.again(self.after_commit())
+                replaced = _live_entries(self, table, new.index.paths(new.gone))
+        after = self.after_commit()
+        return Replaced(after, after.snapshot_id(table), [file.file_path for file in written])
+
     # --- content ---
 
     def _relative(self, address: str) -> str:
@@ -294,6 +363,28 @@ class IcebergSource:
                     f"{self.storage.uri_of(path)} has no field ids: it was added to the Iceberg table by the names of "
                     "its columns, which zskip does not follow. Write it into the table by an Iceberg engine."
                 )
+
+
+def of_object(table: Table, chosen: int | str | datetime | None, options: Mapping[str, Any] | None) -> IcebergSource:
+    """The table of a pyiceberg object, whose catalog is trusted for the locations of its files."""
+    folder = open_storage(plain_address(table.location()), options)
+    within = folder.uri.rstrip("/") + "/"
+    locations = [table.properties[name] for name in _LOCATIONS if name in table.properties]
+    if all((plain_address(each) + "/").startswith(within) for each in (table.metadata_location, *locations)):
+        return IcebergSource.at(folder, table.metadata_location, chosen, table)
+    root = "/" if folder.local is not None else "/".join(folder.uri.split("/")[:3])
+    return IcebergSource.at(open_storage(root, options), table.metadata_location, chosen, table, folder)
+
+
+def at_address(
+    address: str, chosen: int | str | datetime | None, options: Mapping[str, Any] | None
+) -> IcebergSource | None:
+    """The table in a folder, or that of a metadata file; None if there is none."""
+    folder, _, name = address.rstrip("/").rpartition("/")
+    if not name.endswith(METADATA_ENDINGS):
+        return IcebergSource.newest_in(open_storage(address, options), chosen)
+    storage = open_storage(folder.rpartition("/")[0] or ".", options)
+    return IcebergSource.at(storage, storage.uri_of(f"{folder.rpartition('/')[2]}/{name}"), chosen)
 
 
 def manifest_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -498,3 +589,138 @@ def _decimal(bound: bytes | None, type: pa.Decimal128Type) -> Decimal | None:
         return None
     number = int.from_bytes(bound, "big", signed=True)
     return t.decimal_of(number, type.scale) if abs(number) < 10**type.precision else None
+
+
+# --- commits that replace files ---
+
+
+def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFile], run: UUID, staged: Staged) -> None:
+    """Replace the files in one snapshot on top of the loaded one, without pyiceberg's retries.
+
+    Raises pyiceberg's CommitFailedException if another writer came first, `CommitConflict` for any other refusal, and
+    `UncertainCommit`.
+    """
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+    from pyiceberg.table import Table, TableProperties
+
+    # On a retry, pyiceberg would not check whether rows of the replaced files have been deleted since.
+    once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": once})
+    tried = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+    name = ".".join(table.name())
+    staged.maybe_committed(f"Load the table {name} again: it was made if a snapshot has zskip.run = {run}.")
+    try:
+        with (
+            tried.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties={_RUN: str(run)}).overwrite() as snapshot,
+        ):
+            for file in replaced:
+                snapshot.delete_data_file(file)
+            for file in written:
+                snapshot.append_data_file(file)
+    except (CommitFailedException, ValidationException, NoSuchTableError) as error:
+        staged.refused()
+        if isinstance(error, CommitFailedException):
+            raise
+        raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+    except Exception as error:
+        # The catalog knows: its library also raises after a commit, and after a request whose answer was lost.
+        now = _loaded(table)
+        if now is None or str(run) not in _runs(now):
+            # These come from reading the table before the request; any other request may still arrive.
+            if isinstance(error, FileNotFoundError) or _is_recreated(error):
+                staged.refused()
+                raise CommitConflict(f"The table was changed ({first_line(error)}).") from error
+            raise
+        tried = now
+    staged.committed()
+    table.metadata, table.metadata_location = tried.metadata, tried.metadata_location
+
+
+def _loaded(table: Table) -> Table | None:
+    """The table as its catalog has it now; None if the catalog does not answer, or has no such table."""
+    with suppress(Exception):
+        return table.catalog.load_table(table.name())
+    return None
+
+
+def _runs(table: Table) -> set[str]:
+    """The calls of zskip that made snapshots of the table."""
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots if snapshot.summary is not None]
+    return {each.additional_properties[_RUN] for each in summaries if _RUN in each.additional_properties}
+
+
+def _refresh(table: Table) -> None:
+    """Load the newest state of the table. Raises `CommitConflict` if it was dropped or recreated."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table.refresh()
+    except (NoSuchTableError, ValueError) as error:
+        if isinstance(error, ValueError) and not _is_recreated(error):
+            raise
+        raise CommitConflict(f"The table was dropped or recreated ({first_line(error)}).") from error
+
+
+def _is_recreated(error: BaseException) -> bool:
+    """Whether pyiceberg's error means that the table was recreated under its name."""
+    return isinstance(error, ValueError) and "UUID does not match" in str(error)
+
+
+def _live_entries(source: IcebergSource, table: Table, paths: pa.StringArray) -> list[DataFile]:
+    """The table's entries for these files. Raises `CommitConflict` if some are no longer live."""
+    wanted = set(paths.to_pylist())
+    found = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in wanted]
+    if len(found) < len(paths):
+        raise CommitConflict(f"{source.metadata}: files that were to be replaced are no longer in the table.")
+    return found
+
+
+def _delete(table: Table, paths: Sequence[str]) -> None:
+    for path in paths:
+        with suppress(OSError):  # an orphan, which Iceberg's clean-up removes
+            table.io.delete(path)
+
+
+def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+
+    _require_lists_kept(table, rows)
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    arranged = pa.Table.from_arrays([rows.column(one.name).cast(one.type) for one in schema], schema=schema)
+    return _dataframe_to_data_files(table.metadata, arranged, table.io, run, numbers)
+
+
+def _require_lists_kept(table: Table, rows: pa.Table) -> None:
+    """Raise `UnsupportedFormat` if a list of structs is NULL: pyiceberg writes it as an empty list."""
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if any(map(_has_null_list_of_structs, values.chunks)):
+            raise UnsupportedFormat(
+                f'A list of structs in the column "{name}" of the Iceberg table {".".join(table.name())} is NULL: '
+                "pyiceberg would write an empty list in its place. Change the table with another library."
+            )
+
+
+def _has_null_list_of_structs(values: pa.Array) -> bool:
+    type = values.type
+    if t.is_struct(type):
+        return any(map(_has_null_list_of_structs, values.drop_null().flatten()))
+    if t.is_map(type):
+        entries = values.drop_null()
+        return any(map(_has_null_list_of_structs, (entries.keys, entries.items)))
+    if not t.is_list(type) and not t.is_large_list(type) and not t.is_fixed_size_list(type):
+        return False
+    return bool(t.is_struct(type.value_type) and values.null_count) or _has_null_list_of_structs(values.flatten())
+
+
+def _data_files(table: Table) -> Iterator[DataFile]:
+    from pyiceberg.manifest import ManifestContent
+
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return
+    with reading(snapshot.manifest_list, "a list of manifests of an Iceberg table"):
+        manifests = snapshot.manifests(table.io)
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA:  # a number in the manifests of tables of version 1
+            yield from (entry.data_file for entry in manifest_entries(table, manifest))

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from zskip.errors import TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Storage
-from zskip.table_formats.own_tables import METADATA_ENDINGS
 from zskip.table_formats.source import reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
+
+METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
+"""The ends of the names of metadata files."""
 
 _NUMBERED = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _BY_VERSION = re.compile(r"v?(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")

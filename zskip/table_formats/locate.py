@@ -6,7 +6,8 @@ import operator
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow.compute as pc
@@ -14,15 +15,13 @@ import pyarrow.compute as pc
 from zskip.errors import InvalidOption, UnsupportedFormat, ZskipError
 from zskip.storage import Storage, open_storage, options_for
 from zskip.table_formats.deep_source import DeepSource
-from zskip.table_formats.delta import DeltaSource, is_delta, log_versions
-from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.log_index import cache_of, follow
-from zskip.table_formats.own_tables import METADATA_ENDINGS, own_snapshot
 from zskip.table_formats.source import Source
 from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.index import CACHE_BYTES, Index
 from zskip.tablelog.log import load, newest
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import FORMATS, own_snapshot
 
 
 def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:
@@ -69,41 +68,41 @@ def source_of(
     return None if found is None else _deepened(found, deep)
 
 
-_DELTA_TABLE = "deltalake.table.DeltaTable"
-_ICEBERG_TABLES = ("pyiceberg.table.Table", "pyiceberg.table.StaticTable")
-
-
 def is_table_object(table: Any) -> bool:
-    """Whether an object is a table of deltalake or pyiceberg."""
-    return f"{type(table).__module__}.{type(table).__name__}" in (_DELTA_TABLE, *_ICEBERG_TABLES)
+    """Whether an object is a table of a library of another format, such as deltalake or pyiceberg."""
+    return any(_class_of(table) in each.objects for each in FORMATS.values())
+
+
+def _class_of(table: Any) -> str:
+    return f"{type(table).__module__}.{type(table).__name__}"
+
+
+class _Reader(Protocol):
+    """The module of a format. ``chosen``: a version, a name or a time; None for the newest state."""
+
+    def of_object(self, table: Any, chosen: Any, options: Mapping[str, Any] | None) -> Source:
+        """The table of an object of the format's library."""
+
+    def at_address(self, address: str, chosen: Any, options: Mapping[str, Any] | None) -> Source | None:
+        """The table at a path or URL; None if there is none."""
 
 
 def _source_of(
     table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
 ) -> Source | None:
     chosen = _requested_version(version, as_of)
-    kind = f"{type(table).__module__}.{type(table).__name__}"
-    if kind == _DELTA_TABLE:
-        storage = open_storage(table.table_uri, storage_options)
-        return DeltaSource(
-            storage,
-            _deltalake_options(storage_options),
-            _pinned_version(table, storage) if chosen is None else _delta_version(chosen),
-        )
-    if kind in _ICEBERG_TABLES:
-        return IcebergSource.of(table, chosen, storage_options)
-    if not isinstance(table, str | os.PathLike):
+    is_object = is_table_object(table)
+    if not is_object and not isinstance(table, str | os.PathLike):
         raise InvalidOption(f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}.")
-    text = os.fspath(table).rstrip("/")
-    folder, _, name = text.rpartition("/")
-    if name.endswith(METADATA_ENDINGS):
-        storage = open_storage(folder.rpartition("/")[0] or ".", storage_options)
-        address = storage.uri_of(f"{folder.rpartition('/')[2]}/{name}")
-        return IcebergSource.at(storage, address, chosen)
-    storage = open_storage(table, storage_options)
-    if is_delta(storage):
-        return DeltaSource(storage, _deltalake_options(storage_options), _delta_version(chosen))
-    return IcebergSource.newest_in(storage, chosen)
+    for each in FORMATS.values():
+        if not each.reader or (is_object and _class_of(table) not in each.objects):
+            continue
+        reader = cast(_Reader, import_module(each.reader))
+        if is_object:
+            return reader.of_object(table, chosen, storage_options)
+        if (found := reader.at_address(os.fspath(table), chosen, storage_options)) is not None:
+            return found
+    return None
 
 
 def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any] | None = None) -> Source:
@@ -139,13 +138,6 @@ def _deepened(source: Source, deep: bool) -> Source:
     return DeepSource(source) if deep and not isinstance(source, DeepSource) else source
 
 
-def _pinned_version(table: Any, storage: Storage) -> int | None:
-    """The version of a DeltaTable object; None if it is the newest."""
-    version = int(table.version())
-    # Any later one counts: log clean-up may have removed the next commit.
-    return version if any(other > version for other in log_versions(storage)) else None
-
-
 def _requested_version(version: Any, as_of: datetime | None) -> int | str | datetime | None:
     """The version as a number or a name, or the time with its zone, UTC by default; None if neither is given."""
     if as_of is not None:
@@ -157,23 +149,6 @@ def _requested_version(version: Any, as_of: datetime | None) -> int | str | date
             f"A version is a whole number, or the name of a branch or a tag of an Iceberg table, not {version!r}."
         )
     return operator.index(version)
-
-
-def _delta_version(chosen: int | str | datetime | None) -> int | datetime | None:
-    if isinstance(chosen, str):
-        raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
-    return chosen
-
-
-def _deltalake_options(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """The storage options for deltalake, which passes them to the same library as zskip, but as strings."""
-    found: dict[str, str] = {}
-    for name, value in (options or {}).items():
-        if name == "client_options":
-            found |= _deltalake_options(value)
-        elif name not in ("retry_config", "credential_provider"):
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
 
 
 # Which files of a table have attributes of other versions of its dimensions than the newest.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,14 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.core.types import logical_type
-from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
+from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
 from zskip.parquet.trust import Writer, trusted
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from zskip.tablelog.index import Index
 
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 """Keys of a field's metadata: its name in the data files, or its id there, if that is not the field's name; and its
@@ -45,6 +49,51 @@ class Content:
     files: DataFiles
     removed: tuple[str, ...] | None
     state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The files numbered ``gone`` of an index, and what takes their place, in two forms, of which a format takes one.
+
+    ``write(storage, staged)``: writes data files, in folders that name the values of their partitions · ``rows()``: the
+    rows of each file, for a library that writes the files itself · ``indexed``: the index of a table's newest version ·
+    ``changes``: the note of a commit that changes rows; by default none does · ``batch``: recorded in the commit ·
+    ``still``: whether a newer index allows the same change: else it raises.
+    """
+
+    index: Index
+    gone: np.ndarray
+    write: Callable[[Storage, Staged], DataFiles]
+    rows: Callable[[], Iterable[pa.Table]]
+    indexed: Callable[[Source], Index]
+    changes: str | None = None
+    batch: tuple[str, int] | None = None
+    still: Callable[[Index], None] = lambda _: None
+
+    def again(self, source: Source) -> Replacement:
+        """The same on the newest version. Raises `CommitConflict` unless the table has the same columns, and the files
+        with the same deletes; and what ``still`` raises."""
+        newer, paths = self.indexed(source), self.index.paths(self.gone)
+        before, after = self.index.snapshot, newer.snapshot
+        gone = np.flatnonzero(np.asarray(pc.is_in(newer.paths(np.arange(len(newer))), value_set=paths)))
+        if (
+            after.details["table"] != before.details["table"]
+            or after.schema != before.schema
+            or newer.paths(gone) != paths
+            or newer.deletes(gone) != self.index.deletes(self.gone)
+        ):
+            raise CommitConflict("Another writer changed files that were being replaced.")
+        self.still(newer)
+        return replace(self, index=newer, gone=gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A table after some of its files were replaced: the commit's ``version``, and the ``paths`` of the new files."""
+
+    source: Source
+    version: int
+    paths: list[str]
 
 
 class Source(Protocol):
@@ -77,6 +126,22 @@ class Source(Protocol):
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         """The files added and removed since that state; None if `read` is needed."""
+
+    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+        """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported, and `SchemaError` for
+        old dates in Spark's legacy calendar."""
+
+    def require_changeable(self, batch: tuple[str, int] | None) -> None:
+        """Raise `UnsupportedFormat` if changing rows needs more than to replace their files, and `InvalidOption` if a
+        commit cannot record the ``batch``."""
+
+    def replace_files(self, new: Replacement) -> Replaced | None:
+        """Replace files in one commit on the version of the index; None if the table has the batch already.
+
+        If another writer commits first, the commit is retried while `Replacement.again` allows it. Raises
+        `CommitConflict`, with the same rows as before, if it does not, or if the table was dropped or recreated, or a
+        vacuum removed the new files; and `UncertainCommit` if it is unknown whether the commit was made.
+        """
 
 
 def mark_of(storage: Storage, path: str) -> str:

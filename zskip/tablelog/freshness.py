@@ -16,7 +16,7 @@ from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.snapshot import Snapshot
-from zskip.tablelog.table_folders import refuse_tables_within
+from zskip.tablelog.table_folders import folders_with_logs, refuse_tables_within
 
 _BYTES_A_FILE = 128
 _NONE = np.zeros(0, np.int64)
@@ -110,13 +110,10 @@ def only(listing: Listing, paths: Sequence[str]) -> Listing:
 
 # Files that other programs put into the folder of a table that zskip wrote: no version holds their rows.
 
-_OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
-"""The folders inside this one that hold tables of their own."""
-
 
 def outside_other_tables(listing: Listing, everything: pa.StringArray) -> Listing:
     """The files that are not in a folder of another table. ``everything``: all paths in the storage."""
-    for folder in set(pc.extract_regex(everything, _OTHER_TABLE).drop_null().field("folder").to_pylist()):
+    for folder in {folder for folder, _ in folders_with_logs(everything)} - {""}:
         listing = listing.take(~np.asarray(pc.starts_with(listing.path, folder)))
     return listing
 

@@ -21,6 +21,7 @@ from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import InlinePart, Part, lost
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import SOURCE_FORMATS
 
 if TYPE_CHECKING:
     from zskip.tablelog.query_log import QueryLog
@@ -29,8 +30,6 @@ _Value = TypeVar("_Value")
 _Column = TypeVar("_Column", pa.Array, pa.Array | None)
 CACHE_BYTES = 1 << 30
 
-SOURCE_FORMATS = ("delta", "iceberg")
-"""The formats whose logs an index can follow: `zskip.table_formats` has a module for each."""
 _JOINED_SHARDS, _JOINED_SHARE = 4, 4
 """The concatenated statistics of up to 4 shards are cached, since look-ups repeat; those of more shards only if the
 whole table's would fit in a quarter of the cache: otherwise one scan would evict everything else."""

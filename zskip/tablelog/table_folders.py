@@ -1,11 +1,4 @@
-"""Folders that are tables with a log of their own, which determines the files that are live.
-
-| format | its log |
-| --- | --- |
-| Delta | `_delta_log/` |
-| Iceberg | `metadata/….metadata.json`, `….metadata.json.gz`, `metadata/version-hint.text` |
-| Hudi | `.hoodie/`; in its partitions `.hoodie_partition_metadata` |
-| zskip | `_zskip/log/`, unless its newest version only indexes the folder |
+"""Tables with a log of their own, which determines the files that are live: their formats, and their folders.
 
 Some files in such a folder may have been removed from the table or replaced, or hold deleted rows. To read them by name
 would bring those rows back, so these files are refused.
@@ -15,42 +8,121 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.errors import ForeignTable, UnsafePath
+from zskip.errors import DamagedIndex, ForeignTable, TableNotFound, UnsafePath
+from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
-from zskip.storage.storage import Storage
 from zskip.tablelog import log
 from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.snapshot import Snapshot, from_bytes
 
-_LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata", "zskip": log.LOG}
-_ENTRIES = {
-    "Delta": r".+",
-    "Hudi": r".+",
-    "Iceberg": r"[^/]+\.metadata\.json(?:\.gz)?|version-hint\.text",
-    "zskip": r"(?:00\d{15}/)?00\d{18}\.json",
-}
-_OTHERS = ("Delta", "Hudi", "Iceberg")
-_HUDI_PARTITION = ".hoodie_partition_metadata"
 _OPEN = "Open it with zskip.open: that takes its live rows."
-_ADVICE = {
-    "Delta": _OPEN,
-    "Iceberg": _OPEN,
-    "Hudi": "zskip does not read Hudi: read its live rows with an engine that does, and give these to zskip.write.",
-    "zskip": "Give the table itself in place of its files or of a folder above it.",
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A table format.
+
+    ``title``: "a Delta table" · ``log``: the folder of its log · ``entry``: a pattern for the names there · ``advice``:
+    how to read such a table · ``any_log``: whether a folder of that name suffices, since its entries may be lost ·
+    ``mark``: the name of a file in each folder of data · ``reader``: the module with its `Source`, if zskip reads it ·
+    ``objects``: the classes of its library whose objects are tables · ``address``: a pattern for files of the log whose
+    address stands for the table.
+    """
+
+    title: str
+    log: str
+    entry: str
+    advice: str
+    any_log: bool = False
+    mark: str = ""
+    reader: str = ""
+    objects: tuple[str, ...] = ()
+    address: str = ""
+
+
+FORMATS = {
+    "delta": Format(
+        "a Delta table",
+        "_delta_log",
+        r".+",
+        _OPEN,
+        any_log=True,
+        reader="zskip.table_formats.delta",
+        objects=("deltalake.table.DeltaTable",),
+    ),
+    "iceberg": Format(
+        "an Iceberg table",
+        "metadata",
+        r"[^/]+\.metadata\.json(?:\.gz)?|version-hint\.text",
+        _OPEN,
+        reader="zskip.table_formats.iceberg",
+        objects=("pyiceberg.table.Table", "pyiceberg.table.StaticTable"),
+        address=r"(?:^|/)metadata/[^/*?]+\.metadata\.json(?:\.gz)?$",
+    ),
+    "hudi": Format(
+        "a Hudi table",
+        ".hoodie",
+        r".+",
+        "zskip does not read Hudi: read its live rows with an engine that does, and give these to zskip.write.",
+        any_log=True,
+        mark=".hoodie_partition_metadata",
+    ),
+    "zskip": Format(
+        "a table of zskip",
+        log.LOG,
+        r"(?:00\d{15}/)?00\d{18}\.json",
+        "Give the table itself in place of its files or of a folder above it.",
+    ),
 }
+"""The formats. A zskip table counts unless its newest version only indexes the folder."""
+
+SOURCE_FORMATS = tuple(name for name, each in FORMATS.items() if each.reader)
+"""The formats whose logs an index can follow."""
+
+
+ADDRESS_OF_ENTRY = re.compile("|".join(each.address for each in FORMATS.values() if each.address))
+"""Finds addresses of files of a log that stand for the table."""
+
+
+def own_snapshot(
+    table: Any,
+    version: int | str | None = None,
+    as_of: datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Storage, Snapshot] | None:
+    """The storage and snapshot of the zskip table at an address; None for other formats, and if it is unreadable.
+
+    It is called first: opening a zskip table need not look for the logs of other formats.
+    """
+    if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
+        return None
+    if ADDRESS_OF_ENTRY.search(os.fspath(table)):
+        return None
+    storage = open_storage(table, storage_options)
+    try:
+        # `load` would list the whole folder for its error, and most tables of other formats have no side-car in it.
+        given = version is not None or as_of is not None
+        snapshot = log.load(storage, version, as_of) if given else log.newest(storage)
+    # The side-car of another format is rebuilt, and a file may be one of its log; otherwise it is raised again later.
+    except (TableNotFound, DamagedIndex, NotADirectoryError):
+        return None
+    return None if snapshot is None or snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
 
 
 def refuse_folder(storage: Storage | None) -> None:
     """Raise `ForeignTable` if a folder, or one above it, is a table of another format."""
     for folder in _with_ancestors(storage):
-        for kind in _OTHERS:
-            if _has_log(folder, "", kind):
+        for kind in FORMATS:
+            if kind != "zskip" and _has_log(folder, "", kind):
                 raise ForeignTable(_message(folder.uri, kind))
 
 
@@ -130,26 +202,30 @@ def _tables(storage: Storage, folders: set[str], listed: pa.StringArray | None) 
     """
     if storage.local is not None:
         for folder in sorted(folders):
-            yield from ((folder, kind) for kind in _LOGS if _has_log(storage, folder, kind))
+            yield from ((folder, kind) for kind in FORMATS if _has_log(storage, folder, kind))
         return
-    found = storage.list("").path if listed is None else listed
-    logs = [(kind, rf"{re.escape(log)}/(?:{_ENTRIES[kind]})") for kind, log in _LOGS.items()]
-    for kind, entry in (*logs, ("Hudi", re.escape(_HUDI_PARTITION))):
-        matches = pc.extract_regex(found, rf"^(?P<folder>(?:.*/)?){entry}$").drop_null()
-        yield from ((folder, kind) for folder in matches.field("folder").unique().to_pylist() if folder in folders)
+    paths = storage.list("").path if listed is None else listed
+    yield from ((folder, kind) for folder, kind in folders_with_logs(paths) if folder in folders)
+
+
+def folders_with_logs(paths: pa.StringArray) -> Iterator[tuple[str, str]]:
+    """The folders that are tables by some of these paths, with their formats. ``paths``: all below a folder."""
+    for kind, each in FORMATS.items():
+        entry = rf"{re.escape(each.log)}/(?:{each.entry})" + (f"|{re.escape(each.mark)}" if each.mark else "")
+        matches = pc.extract_regex(paths, rf"^(?P<folder>(?:.*/)?)(?:{entry})$").drop_null()
+        yield from ((folder, kind) for folder in matches.field("folder").unique().to_pylist())
 
 
 def _has_log(storage: Storage, folder: str, kind: str) -> bool:
+    form = FORMATS[kind]
     try:
-        if kind == "Hudi" and storage.exists(folder + _HUDI_PARTITION):
+        if form.mark and storage.exists(folder + form.mark):
             return True
-        if kind in ("Delta", "Hudi") and storage.local is not None:
-            return (
-                storage.local / folder / _LOGS[kind]
-            ).is_dir()  # even if empty: its entries may be elsewhere, or lost
+        if form.any_log and storage.local is not None:
+            return (storage.local / folder / form.log).is_dir()
     except (PermissionError, UnsafePath):
         return False
-    return any(re.fullmatch(_ENTRIES[kind], name) for name in _names(storage, folder, kind))
+    return any(re.fullmatch(form.entry, name) for name in _names(storage, folder, kind))
 
 
 def _names(storage: Storage, folder: str, kind: str) -> Sequence[str]:
@@ -157,7 +233,7 @@ def _names(storage: Storage, folder: str, kind: str) -> Sequence[str]:
 
     Raises `PermissionError` for a log of zskip's that is there and cannot be read.
     """
-    path = folder + _LOGS[kind]
+    path = folder + FORMATS[kind].log
     try:
         return storage.names(path)
     except UnsafePath:
@@ -196,8 +272,7 @@ def _folders_of(files: pa.StringArray) -> set[str]:
 
 
 def _message(uri: str, kind: str) -> str:
-    what = "a table of zskip" if kind == "zskip" else f"{'an' if kind[0] == 'I' else 'a'} {kind} table"
     return (
-        f"{uri} is {what}: its files may hold rows that were deleted or replaced, and only its own log tells which. "
-        f"{_ADVICE[kind]}"
+        f"{uri} is {FORMATS[kind].title}: its files may hold rows that were deleted or replaced, and only its own log "
+        f"tells which. {FORMATS[kind].advice}"
     )

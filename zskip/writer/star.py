@@ -28,10 +28,10 @@ from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, options_for
 from zskip.table_formats.locate import index_of, is_table_object, source_of
-from zskip.table_formats.own_tables import own_snapshot
 from zskip.tablelog.dimensions import Dimension, attribute_name, owner_of
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import own_snapshot
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 

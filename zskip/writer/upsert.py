@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import chain
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
 from zskip.core.schema import Schema
-from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, UnsupportedFormat
+from zskip.errors import CommitConflict, SchemaMismatch
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
 from zskip.language.tree import Reference, and_, in_
@@ -36,11 +35,8 @@ from zskip.plan import find_survivors
 from zskip.stats import DataFiles
 from zskip.stats.keys import dense_codes
 from zskip.storage import Staged, Storage, hive
-from zskip.table_formats import delta_commit, iceberg_commit
-from zskip.table_formats.delta import DeltaSource
-from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.locate import index_of
-from zskip.table_formats.source import Source
+from zskip.table_formats.source import Replacement, Source
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
@@ -132,11 +128,7 @@ def upsert_source(
             kept = replace(kept, by=kept.by or tuple(on))  # a table without a layout
             try:
                 with _begun(index, rows, on, kept) as changed:
-                    if isinstance(table, DeltaSource):
-                        return changed.into_delta(table, batch)
-                    if isinstance(table, IcebergSource):
-                        return changed.into_iceberg(table, batch)
-                raise UnsupportedFormat(f"{table.format} tables cannot be changed.")
+                    return changed.into_source(table, batch)
             except CommitConflict as error:
                 conflict = error
             table = table.newest()
@@ -337,31 +329,26 @@ class _Upsert:
                 return snapshot, Upserted(snapshot.version, 0, 0, 0)
         return snapshot, replace(done, version=snapshot.version)
 
-    def into_delta(self, table: DeltaSource, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
-        """Commit to a Delta table, whose newest version must be that of the index."""
-        delta_commit.require_replaceable(table, self.index, self.files)
-        delta_commit.require_changeable(table)
-        version = int(self.base.details["version"])
-        if not self.batch.rows or (batch is not None and delta_commit.has_batch(table, batch)):
-            return table, Upserted(version, 0, 0, 0)
-        with Staged(table.storage.delete) as staged:
-            written = DataFiles.concat([each.files for each in self._written(staged)])
-            verb = "MERGE by zskip: rows replaced and inserted by key"
-            version = delta_commit.replace_files(
-                table, self.index, self.files, written, staged, changes=verb, batch=batch
-            )
-        return table.newest(), self._upserted(version)
-
-    def into_iceberg(self, table: IcebergSource, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
-        """Commit to an Iceberg table through its catalog."""
-        if batch is not None:
-            raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
-        iceberg_commit.require_replaceable(table)
+    def into_source(self, table: Source, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
+        """Make the new version of a Delta or Iceberg table, whose newest version must be that of the index."""
+        table.require_replaceable(self.index, self.files)
+        table.require_changeable(batch)
+        made = None
         if self.batch.rows:
-            rows = chain(map(self.replaced, self.files.tolist()), self.inserted.each())
-            iceberg_commit.replace_files(table, self.index, self.files, rows, uuid4(), self._require_no_added_keys)
-            table = table.after_commit()
-        return table, self._upserted(table.snapshot_id(table.opened()))
+            verb = "MERGE by zskip: rows replaced and inserted by key"
+            write, rows, still = self._data_files, self._tables, self._require_no_added_keys
+            made = table.replace_files(Replacement(self.index, self.files, write, rows, index_of, verb, batch, still))
+        if made is None:
+            return table, Upserted(int(self.base.details["version"]), 0, 0, 0)
+        return made.source, self._upserted(made.version)
+
+    def _data_files(self, storage: Storage, staged: Staged) -> DataFiles:
+        """The files that take the place of ``files``, written into the table's storage."""
+        return DataFiles.concat([each.files for each in self._written(staged)])
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """The rows of each of these files."""
+        return chain(map(self.replaced, self.files.tolist()), self.inserted.each())
 
     def _require_no_added_files(self, newest: Snapshot) -> None:
         """Raise `CommitConflict` if the version has another schema, or new files with one of the keys."""

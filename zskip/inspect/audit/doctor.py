@@ -34,7 +34,7 @@ from zskip.storage import Storage, open_storage
 from zskip.table_formats.locate import source_of, stale_by_dimension
 from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.freshness import dropped_files, dropped_text
-from zskip.tablelog.index import SOURCE_FORMATS, Index
+from zskip.tablelog.index import Index
 from zskip.tablelog.log import history, latest_version, load
 
 SMALL_FILE = 1 << 20
@@ -186,7 +186,7 @@ def named_files(
         index = Index(storage, load(storage))
         if index.snapshot.managed:
             return set(index.paths(np.arange(len(index), dtype=np.int64)).to_pylist()), ()
-        if index.snapshot.details.get("source") not in SOURCE_FORMATS:
+        if index.source is None:
             return None, ()
     except TableNotFound:
         pass

@@ -29,9 +29,14 @@ from zskip.statements.duckdb.table_places import (
 from zskip.storage import open_storage
 from zskip.storage.opening import is_in_store
 from zskip.storage.secrets import refuse_secrets
-from zskip.table_formats.own_tables import own_snapshot
 from zskip.tablelog.index import Index
-from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder, refuse_new_files
+from zskip.tablelog.table_folders import (
+    ADDRESS_OF_ENTRY,
+    own_snapshot,
+    refuse_files_of_tables,
+    refuse_folder,
+    refuse_new_files,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -146,7 +151,6 @@ def parse_tables(
 
 _INDEXES: LRUCache[str, Index] = LRUCache(16)
 _INDEXES_LOCK = Lock()
-_ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
 _FILE_URL = re.compile(r"^file:(//(localhost)?)?/", re.IGNORECASE)
 # Functions in FROM that read the rows of Parquet files; and those that read tables, which may be files, by their names.
 _READERS = frozenset({"read_parquet", "parquet_scan", "read_single_parquet_file"})
@@ -297,7 +301,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """
     refuse_secrets(path)
     of_duckdb = _FILE if is_in_store(path) else _NO_FOLDER
-    if of_duckdb.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
+    if of_duckdb.search(path) and not ADDRESS_OF_ENTRY.search(path) and not os.path.isdir(path):
         _refuse_files(path)
         return None
     try:

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -32,13 +31,11 @@ from zskip.errors import CommitConflict, InvalidOption, TableNotFound
 from zskip.parquet.footers import with_instants_of_files
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
+from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage
 from zskip.storage.local import LocalStorage
-from zskip.table_formats import delta_commit, iceberg_commit
-from zskip.table_formats.delta import DeltaSource
-from zskip.table_formats.iceberg import IcebergSource
 from zskip.table_formats.locate import index_of
-from zskip.table_formats.source import Source
+from zskip.table_formats.source import Replacement, Source
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
@@ -60,7 +57,8 @@ _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
 _ASKED = ("files", "rows_per_file", "file_size", "weights", "workload")
 _RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
-_RUN = re.compile(r"-([0-9a-f]{16})(?:-\d+)*\.parquet$")
+# The id of a write in the names of its files: that of zskip, or that which pyiceberg was given.
+_RUN = re.compile(r"-([0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-\d+)*\.parquet$")
 
 
 def cluster(
@@ -184,36 +182,29 @@ def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, 
     if chosen.weights is not None and options.workload is None:
         fitting = replace(options, weights=chosen.weights)
 
-    def laid_out(into: Storage, staged: Staged) -> Written:
+    made: list[Written] = []
+
+    def laid_out(into: Storage, staged: Staged) -> DataFiles:
         scan = files.scan
         rows = of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
-        return write_files(rows, into, _plain(scan.schema), fitting, look_ups, staged)
+        made.append(write_files(rows, into, _plain(scan.schema), fitting, look_ups, staged))
+        return made[-1].files
 
-    if isinstance(source, DeltaSource):
-        with _unless_changed(source):
-            delta_commit.require_replaceable(source, index, files.numbers)
-            with Staged(source.storage.delete) as staged:
-                written = laid_out(source.storage, staged)
-                version = _commit_delta(source, index, index.paths(files.numbers), written, staged)
-        count = len(written.files)
-        made = sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
-    elif isinstance(source, IcebergSource):
-        iceberg_commit.require_replaceable(source)
-        fitting = replace(fitting, partition_by=())
-        run = uuid4()
-        with _unless_changed(source), tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
+    def tables() -> Iterator[pa.Table]:
+        nonlocal fitting
+        fitting = replace(fitting, partition_by=())  # whoever writes these rows divides them
+        with tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
             local = LocalStorage(Path(folder))
-            written = laid_out(local, Staged(local.delete))  # to be copied into the table by pyiceberg
-            paths = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
-            count = iceberg_commit.replace_files(source, index, files.numbers, map(pq.read_table, paths), run)
-        source = source.after_commit()
-        version = source.snapshot_id(source.opened())
-        made = [str(run)]
-    else:
-        raise InvalidOption(f"{source.format} tables cannot be laid out.")
-    runs = [*runs, *made]
-    _record(source, snapshot.details["table"], append.layout_record(written, options), runs)
-    return _Made(source, version, runs, count)
+            for path in laid_out(local, Staged(local.delete)).path.to_pylist():
+                yield pq.read_table(local.uri_of(path))
+
+    with _unless_changed(source):
+        source.require_replaceable(index, files.numbers)
+        replaced = source.replace_files(Replacement(index, files.numbers, laid_out, tables, index_of))
+    assert replaced is not None
+    runs = [*runs, *sorted({match[1] for path in replaced.paths if (match := _RUN.search(path))})]
+    _record(replaced.source, snapshot.details["table"], append.layout_record(made[0], options), runs)
+    return _Made(replaced.source, replaced.version, runs, len(replaced.paths))
 
 
 def _moved(index: Index, chosen: _Set) -> tuple[Index, _Set]:
@@ -239,24 +230,6 @@ def _unless_changed(source: Source) -> Iterator[None]:
 
 def _plain(schema: Schema) -> Schema:
     return Schema(pa.schema([field.remove_metadata() for field in schema.arrow]))
-
-
-def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written, staged: Staged) -> int:
-    """Replace the files in the newest version, if all of them are live in it. Returns the new version."""
-    before = index.snapshot
-    for _ in range(_ATTEMPTS):
-        names = index.paths(np.arange(len(index)))
-        gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
-        if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
-            raise CommitConflict("Another writer changed files that were being laid out.")
-        try:
-            return delta_commit.replace_files(source, index, gone, written.files, staged)
-        except CommitConflict as error:
-            conflict = error
-        index = index_of(source)
-        if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
-            break
-    raise conflict
 
 
 def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str]) -> None:
