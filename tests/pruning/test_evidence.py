@@ -21,7 +21,7 @@ from zskip.errors import SqlError
 from zskip.language import Predicate, tree
 from zskip.language.bound import Dialect
 from zskip.language.intervals.spans import keys, values_of
-from zskip.language.tree import Contains, Reference, Scalar
+from zskip.language.tree import Contains, In, Reference, Scalar
 from zskip.pruning import Evidence, Outcomes
 from zskip.pruning.evidence import Ints
 from zskip.stats import Ranges, Statistics
@@ -55,11 +55,10 @@ class Held:
         found = np.array(pairs, np.int64).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> np.ndarray | None:
-        pairs = self._pairs(term, values, units)
-        return None if pairs is None else np.isin(units, pairs[0])
-
-    def may_contain(self, condition: Contains, units: Ints) -> np.ndarray | None:
+    def may_match(self, condition: In | Contains, units: Ints) -> np.ndarray | None:
+        if isinstance(condition, In):
+            pairs = self._pairs(condition.term, condition.values, units)
+            return None if pairs is None else np.isin(units, pairs[0])
         assert isinstance(condition.term, Reference)
         texts = [self.values[condition.term.path][unit].to_pylist() for unit in units.tolist()]
         return np.array([any(condition.text in (text or "") for text in each) for each in texts], bool)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.language.intervals.spans import Bools, Keys, Span, key_family, key_limits, keys, values_of
-from zskip.language.tree import Scalar
+from zskip.language.tree import In, Scalar
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
 from zskip.stats.keys import Boundaries
@@ -260,7 +260,7 @@ class Steps:
     def _narrowed_by_evidence(self, possible: Bools, values: pa.Array | None, evidence: Evidence) -> Bools:
         """The possible units that may hold one of the values."""
         units = np.flatnonzero(possible)
-        may = None if values is None or not len(units) else evidence.may_hold_any(self.term, values, units)
+        may = None if values is None or not len(units) else evidence.may_match(In(self.term, values), units)
         if may is None:
             return possible
         held = np.zeros(len(possible), bool)

@@ -420,7 +420,7 @@ def _evaluate(proof: Proof, terms: Terms) -> Outcomes:
 def _contained(condition: Contains, terms: Terms) -> Outcomes:
     span = terms[condition.term]
     found, units = span.value, np.flatnonzero(span.value)
-    known = None if terms.evidence is None else terms.evidence.may_contain(condition, units)
+    known = None if terms.evidence is None else terms.evidence.may_match(condition, units)
     if known is not None:
         found = np.zeros(len(terms), bool)
         found[units] = known
@@ -462,7 +462,7 @@ def _candidates(proof: Proof, search: UnitSearch) -> Ints | None:
         case Computed(part, _) | Tested(part, True) | Implied(_, part):
             return _candidates(part, search)
         case Contains():
-            return search.containing(proof)
+            return search.matching(proof)
         case Steps():
             return _holding(proof.term, _true_values(proof), search)
         case Joint(True, parts):
@@ -501,4 +501,4 @@ def _true_values(steps: Steps) -> pa.Array | None:
 
 
 def _holding(term: Scalar, values: pa.Array | None, search: UnitSearch) -> Ints | None:
-    return None if values is None or len(values) > _MAX_VALUES else search.holding(term, values)
+    return None if values is None or len(values) > _MAX_VALUES else search.matching(In(term, values))

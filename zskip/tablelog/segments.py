@@ -65,9 +65,9 @@ def require_selective(storage: Storage, record: SketchRecord) -> None:
     for segment in record.segments:
         keys = 0 if segment.files < _FEW_FILES else open_segment(storage, segment).distinct_keys()
         if keys and segment.entries > _NEARLY_ALL * keys * segment.files:
-            kind = "value" if record.name.kind == "values" else "piece of text"
+            key = SKETCHES[record.name.kind].key
             raise InvalidOption(
-                f'A sketch of "{record.name.column}" would skip next to nothing: each {kind} of its {keys:,} lies in '
+                f'A sketch of "{record.name.column}" would skip next to nothing: each {key} of its {keys:,} lies in '
                 f"{segment.entries / keys / segment.files:.0%} of the {segment.files:,} files. Cluster by the column, "
                 "or leave the sketch out."
             )

@@ -15,16 +15,14 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex
-from zskip.language.tree import Contains, Reference, Scalar
+from zskip.language.tree import Contains, In, Reference
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
-from zskip.tablelog.sketches import SketchName, substrings
-from zskip.tablelog.sketches.hashing import can_hash, hashes
-from zskip.tablelog.sketches.pairs import Coverage, Segment
+from zskip.tablelog.sketches import SKETCHES, SketchName
+from zskip.tablelog.sketches.pairs import Coverage, LookUp, Segment
 from zskip.tablelog.snapshot import Shard, SketchRecord
 
 _LOG = logging.getLogger("zskip")
@@ -50,10 +48,6 @@ class Sketches:
         """Evidence about units, given the number of each one's file (ascending); None if no column has a sketch."""
         sketched = any(sketch.name.column in columns for sketch in self.index.snapshot.sketches)
         return SketchEvidence(self, files) if sketched else None
-
-    def record(self, name: SketchName) -> SketchRecord | None:
-        """The sketch with this name; None if the table lacks it."""
-        return next((sketch for sketch in self.index.snapshot.sketches if sketch.name == name), None)
 
     def segments(self, record: SketchRecord) -> tuple[Segment, ...]:
         """The readable segments of a sketch."""
@@ -95,25 +89,22 @@ class Sketches:
         ]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
-    def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
-        """As `UnitSearch.holding`: files by number."""
-        record = self.sketch_of(term, "values")
-        if record is None or not can_hash(values.type):
+    def matching(self, condition: In | Contains) -> Ints | None:
+        """As `UnitSearch.matching`: files by number."""
+        known = self.look_up(condition)
+        if known is None:
             return None
-        keys = hashes(values)
-        return self._all_with(record, lambda segment: segment.find(keys)[1])
+        record, ask = known
+        return self._all_with(record, lambda segment: ask(segment, None))
 
-    def containing(self, condition: Contains) -> Ints | None:
-        """As `UnitSearch.containing`: files by number."""
-        record = self.sketch_of(condition.term, "substrings")
-        wanted = substrings.trigrams(condition.text, any_case=condition.folded)
-        if record is None or not len(wanted):
-            return None
-        return self._all_with(record, lambda segment: substrings.files_with(segment, wanted))
-
-    def sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
-        """The sketch of a term; None if the term is not a column or has none of this kind."""
-        return self.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
+    def look_up(self, condition: In | Contains) -> tuple[SketchRecord, LookUp] | None:
+        """The sketch that can tell of a condition, and how to ask its segments; None if there is none."""
+        path = condition.term.path if isinstance(condition.term, Reference) else None
+        for record in self.index.snapshot.sketches:
+            kind = SKETCHES.get(record.name.kind) if record.name.column == path else None
+            if kind is not None and (ask := kind.look_up(condition)) is not None:
+                return record, ask
+        return None
 
     def _all_with(self, record: SketchRecord, find: Callable[[Segment], Ints]) -> Ints:
         """The files that a look-up finds, and those that no segment covers."""
@@ -184,36 +175,16 @@ class SketchEvidence:
     sketches: Sketches
     files: Ints
 
-    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> NDArray[np.bool_] | None:
-        """As `Evidence.may_hold_any`."""
-        record = self.sketches.sketch_of(term, "values")
-        if record is None or not can_hash(values.type):
+    def may_match(self, condition: In | Contains, units: Ints) -> NDArray[np.bool_] | None:
+        """As `Evidence.may_match`: the file of a unit may in some segment, or no segment covers it."""
+        found = self.sketches.look_up(condition)
+        if found is None:
             return None
-        keys = hashes(values)
-        return self._may(record, units, lambda wanted, segment: segment.files_holding(keys, wanted))
-
-    def may_contain(self, condition: Contains, units: Ints) -> NDArray[np.bool_] | None:
-        """As `Evidence.may_contain`."""
-        record = self.sketches.sketch_of(condition.term, "substrings")
-        trigrams = substrings.trigrams(condition.text, any_case=condition.folded)
-        if record is None or not len(trigrams):
-            return None
-
-        def containing(wanted: Ints, segment: Segment) -> NDArray[np.bool_]:
-            held = np.zeros(1 << segment.file_bits, bool)
-            held[substrings.files_with(segment, trigrams)] = True
-            return held
-
-        return self._may(record, units, containing)
-
-    def _may(
-        self, record: SketchRecord, units: Ints, held: Callable[[Ints, Segment], NDArray[np.bool_]]
-    ) -> NDArray[np.bool_]:
-        """Whether each unit may hold what is asked for: its file does in some segment, or no segment covers it."""
-        known, answers = self._asked(record, units, held)
+        record, ask = found
+        known, answers = self._asked(record, units, lambda wanted, segment: ask(segment, wanted))
         may = ~known
-        for numbers, found in answers:
-            may |= (numbers >= 0) & found[numbers]
+        for numbers, files in answers:
+            may |= np.isin(numbers, files)
         return may
 
     def _asked(

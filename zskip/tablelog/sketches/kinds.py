@@ -11,9 +11,10 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
 from zskip.errors import InvalidOption, nearest
+from zskip.language.tree import Contains, In
 from zskip.tablelog.sketches import substrings
 from zskip.tablelog.sketches.hashing import Hashes, can_hash, hashes
-from zskip.tablelog.sketches.pairs import RUN_KEY_BITS
+from zskip.tablelog.sketches.pairs import RUN_KEY_BITS, LookUp, Numbers, Segment
 from zskip.tablelog.snapshot import SketchName
 
 
@@ -21,14 +22,17 @@ from zskip.tablelog.snapshot import SketchName
 class Sketch:
     """A kind of sketch.
 
-    ``keys(values)``: the distinct 64-bit keys of a file's values, ascending ·
-    ``key_bits(entries)``: the leading bits of each key that a segment of this many entries stores ·
-    ``check_column``: raises `InvalidOption` for a column of an unsupported type.
+    ``keys(values)``: the distinct 64-bit keys of a file's values, ascending · ``key_bits(entries)``: the leading bits
+    of each key that a segment of this many entries stores · ``check_column``: raises `InvalidOption` for a column of an
+    unsupported type · ``look_up(condition)``: how to ask segments about a condition on the column; None if they cannot
+    tell · ``key``: what a key stands for, in messages.
     """
 
     keys: Callable[[pa.ChunkedArray], Hashes]
     key_bits: Callable[[int], int]
     check_column: Callable[[Column], None]
+    look_up: Callable[[In | Contains], LookUp | None]
+    key: str
 
 
 # The sketch ``values``: which files hold a value, for ``=``, ``IN`` and ``IS NOT DISTINCT FROM``.
@@ -74,9 +78,23 @@ def _distinct(keys: Hashes) -> Hashes:
     return ordered[kept]
 
 
+def _value_look_up(condition: In | Contains) -> LookUp | None:
+    """Asks for the files that may hold one of the values of an IN."""
+    if not isinstance(condition, In) or not can_hash(condition.values.type):
+        return None
+    keys = hashes(condition.values)
+
+    def files(segment: Segment, among: Numbers | None) -> Numbers:
+        return segment.find(keys)[1] if among is None else np.flatnonzero(segment.files_holding(keys, among))
+
+    return files
+
+
 SKETCHES = {
-    "values": Sketch(_value_keys, _value_key_bits, _check_values),
-    "substrings": Sketch(substrings.keys, substrings.key_bits, substrings.check_column),
+    "values": Sketch(_value_keys, _value_key_bits, _check_values, _value_look_up, "value"),
+    "substrings": Sketch(
+        substrings.keys, substrings.key_bits, substrings.check_column, substrings.look_up, "piece of text"
+    ),
 }
 
 

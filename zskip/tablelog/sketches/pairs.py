@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -331,6 +331,11 @@ class Segment:
             or int(files.max()) >= len(self.coverage)
         ):
             raise DamagedIndex(f"{self._name} holds pairs out of order, or of files that it does not cover")
+
+
+LookUp: TypeAlias = Callable[[Segment, Numbers | None], Numbers]
+"""Asks a segment for the numbers of the files that may satisfy a condition. The second argument: the files, by number,
+among which they are wanted; others may be left out then."""
 
 
 def _numbers_between(first: NDArray[np.intp], last: NDArray[np.intp]) -> list[int]:

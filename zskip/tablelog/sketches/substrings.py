@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.schema import Column
 from zskip.errors import InvalidOption
+from zskip.language.tree import Contains, In
 from zskip.tablelog.sketches.hashing import Hashes
-from zskip.tablelog.sketches.pairs import Numbers, Segment
+from zskip.tablelog.sketches.pairs import LookUp, Numbers, Segment
 
 _BITS = 24
 _ASCII_OF_OTHER_CASE = {"\u212a": "k", "\u017f": "s", "\u0130": "i", "\u0131": "i"}
@@ -93,7 +94,14 @@ def trigrams(text: str, *, any_case: bool = False) -> Hashes:
     return _aligned(np.unique(found))
 
 
-def files_with(segment: Segment, wanted: Hashes) -> Numbers:
-    """The numbers of the files that hold all of these distinct trigrams, ascending."""
-    _, files = segment.find(wanted)
-    return np.flatnonzero(np.bincount(files, minlength=len(segment.coverage)) == len(wanted))
+def look_up(condition: In | Contains) -> LookUp | None:
+    """Asks for the files that hold all trigrams of a text; None for a text that has none."""
+    if not isinstance(condition, Contains):
+        return None
+    wanted = trigrams(condition.text, any_case=condition.folded)
+
+    def files(segment: Segment, among: Numbers | None) -> Numbers:
+        _, found = segment.find(wanted)
+        return np.flatnonzero(np.bincount(found, minlength=len(segment.coverage)) == len(wanted))
+
+    return files if len(wanted) else None
