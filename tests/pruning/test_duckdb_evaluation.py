@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import duckdb
 import numpy as np
@@ -228,11 +230,25 @@ COSTLY = [
 ]
 
 
+class Watched:
+    """A connection that calls a function before it is given rows to evaluate."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, before: Callable[[], object]) -> None:
+        self.con, self.before = con, before
+
+    def register(self, name: str, rows: object) -> None:
+        self.before()
+        self.con.register(name, rows)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.con, name)
+
+
 @pytest.mark.parametrize("sql", COSTLY)
 def test_what_could_take_long_is_not_begun(sql: str) -> None:
     asked: list[str] = []
     evaluator = Evaluator("UTC")
-    evaluator._outcomes = lambda sql, rows: asked.append(sql)  # type: ignore[method-assign]
+    evaluator.con = cast("duckdb.DuckDBPyConnection", Watched(evaluator.con, lambda: asked.append(sql)))
     rows = pa.table({"s": ["a" * 2000]})
     assert evaluator.answer(sql, {("s",): rows["s"].chunk(0)}, rows, Budget()) is None
     assert not asked
@@ -281,14 +297,12 @@ def test_evaluations_do_not_wait_for_one_another() -> None:
     """One that is under way holds nothing that another one needs."""
     entered, done = threading.Event(), threading.Event()
     slow, fast = Evaluator("UTC"), Evaluator("UTC")
-    right = slow._outcomes
 
-    def waiting(sql: str, rows: pa.Table) -> np.ndarray:
+    def wait() -> None:
         entered.set()
         assert done.wait(60)
-        return right(sql, rows)
 
-    slow._outcomes = waiting  # type: ignore[method-assign]
+    slow.con = cast("duckdb.DuckDBPyConnection", Watched(slow.con, wait))
     rows = pa.table({"s": ["a"]})
     columns = {("s",): rows["s"].chunk(0)}
     with ThreadPoolExecutor(1) as pool:
