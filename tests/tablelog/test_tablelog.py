@@ -492,7 +492,7 @@ def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
 
     before = sum(type(each) is Snapshot for each in gc.get_objects())
     monkeypatch.setattr(log, "_ENTRIES_AT_ONCE", 8)
-    monkeypatch.setattr(log, "_MOST_CACHED", 1)
+    monkeypatch.setattr(log, "_LARGEST_CACHED", 0)
     monkeypatch.setattr(log, "read_entry", watched)
     assert not vacuum.vacuum(storage, older_than=timedelta(days=7)).paths
     assert max(held) - before < 20

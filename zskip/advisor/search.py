@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,9 +23,14 @@ from zskip.layouts import Assignment
 from zskip.layouts.fitting import fitted
 from zskip.layouts.fitting_task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.layouts.score import query_bytes
+from zskip.storage import Staged, open_storage
+from zskip.writer.open_source import open_source
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing
 from zskip.writer.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
 from zskip.writer.star import Join
-from zskip.writer.write_estimate import seconds_to_write
+from zskip.writer.storable import storable_schema
+from zskip.writer.write import write_files
 
 Floats: TypeAlias = NDArray[np.float64]
 Weigh = Literal["bytes", "queries"]
@@ -339,3 +345,34 @@ def _filtered_columns(queries: Sequence[BoundQuery], schema: Schema) -> list[str
             if schema.columns[path].orderable:
                 counts[path] = counts.get(path, 0) + 1
     return sorted(counts, key=lambda path: -counts[path])
+
+
+# --- the time of a write ---
+
+_MOST_WRITTEN = 160_000
+
+
+def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) -> float:
+    """An estimate of the seconds to write ``total_rows`` rows like the sample on this machine, without reading them.
+
+    It writes the sample to a temporary folder, then several copies of it, until that takes twice as long. The
+    difference is the cost of rows; the rest is the fixed cost of files.
+    """
+    rows = sample
+    short = long = _seconds(rows, assignment)
+    while long < 2 * short and 0 < rows.num_rows < min(total_rows, _MOST_WRITTEN):
+        rows = pa.concat_tables([rows] * 4)
+        long = _seconds(rows, assignment)
+    per_row = (long - short) / max(1, rows.num_rows - sample.num_rows)
+    return float(max(0.0, short + per_row * (total_rows - sample.num_rows)))
+
+
+def _seconds(rows: pa.Table, assignment: Assignment) -> float:
+    """The seconds that writing some rows takes."""
+    routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        storage = open_storage(folder)
+        staged = Staged(storage.delete)
+        write_files(open_source(rows, None), storage, schema, WriteOptions(), None, staged, routing=routing)
+        return time.perf_counter() - started

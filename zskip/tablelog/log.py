@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore
 from zskip.storage.staged import Staged
@@ -63,20 +64,12 @@ def version_of(path: str) -> int:
 
 # --- reading ---
 
-_CACHE: dict[str, tuple[bytes, Snapshot]] = {}
+_cached = lru_cache(_MOST_CACHED)(from_bytes)
 
 
 def _snapshot(data: bytes, name: str) -> Snapshot:
-    """The snapshot of an entry; cached by its bytes, since opening a table reads its newest entry each time."""
-    cached = _CACHE.get(name)
-    if cached is not None and cached[0] == data:
-        return cached[1]
-    snapshot = from_bytes(data, name)
-    if len(data) <= _LARGEST_CACHED:
-        if len(_CACHE) >= _MOST_CACHED:
-            _CACHE.clear()
-        _CACHE[name] = data, snapshot
-    return snapshot
+    """The snapshot of an entry; small ones are kept, since opening a table reads its newest entry each time."""
+    return _cached(data, name) if len(data) <= _LARGEST_CACHED else from_bytes(data, name)
 
 
 def _bytes(storage: Storage, version: int, length: int = _LARGEST_ENTRY + 1) -> tuple[str, bytes] | None:

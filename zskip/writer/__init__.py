@@ -8,5 +8,5 @@
 | the whole write             | `write`                                                                                |
 | changes to a table          | `append`, `delete`, on this machine or on a cluster (`backend`)                        |
 | sketches of files           | `sketching`                                                                            |
-| also for the advisor        | `workload_input`, `write_estimate`                                                     |
+| also for the advisor        | `workload_input`                                                                       |
 """
