@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
 
 import zskip
 from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, UnsupportedFormat
+from zskip.parquet import footers
 from zskip.table_formats import delta, iceberg
 
 
@@ -265,6 +266,31 @@ def test_old_dates_of_the_legacy_calendar_are_left_to_spark(tmp_path: Path) -> N
         with pytest.raises(SchemaError, match="legacy calendar"):
             change()
     assert zskip.open(tmp_path / "t").upsert(rows.slice(1).set_column(0, "id", pa.array([3])), on="id").inserted == 1
+
+
+@pytest.mark.parametrize(
+    ("days", "is_read"),
+    [
+        ([date(1560, 2, 20), date(2026, 1, 1)], True),
+        ([date(1900, 12, 31), None], True),
+        ([date(1901, 1, 1), date(2026, 1, 1)], False),
+        ([datetime(1901, 1, 1), datetime(2026, 1, 1)], False),
+        ([datetime(1900, 12, 31, 23, 59, 59, 999_999), None], True),
+        ([None, None], False),
+        ([[date(2026, 1, 1)], []], True),
+        ([{"a": date(2026, 1, 1)}, {"a": None}], False),
+        ([{"a": date(1560, 2, 20)}, {"a": None}], True),
+    ],
+)
+def test_footers_are_read_only_of_files_that_may_have_old_dates(
+    days: list[object], is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+    monkeypatch.setattr(footers, "files_of", lambda storage, listed, _: read.extend(listed.path.to_pylist()) or [])
+    type = pa.date32() if days == [None, None] else None
+    write_deltalake(tmp_path / "t", pa.table({"id": [1, 2], "day": pa.array(days, type)}))
+    zskip.cluster(tmp_path / "t", by="id")
+    assert bool(read) is is_read
 
 
 ITEM = pa.struct([("x", pa.int64())])

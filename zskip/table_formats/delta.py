@@ -56,6 +56,7 @@ from zskip.table_formats.source import (
     mark_of,
     plain_field,
     reading,
+    refuse_old_files,
 )
 
 if TYPE_CHECKING:
@@ -295,8 +296,6 @@ class DeltaSource:
             return _content(table, schema, partition_by, deleted, gone, new_state)
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
-        from zskip.parquet.legacy_calendar import refuse_old_files
-
         uri = self.storage.uri
         if self.fixed is not None:
             raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
@@ -320,7 +319,7 @@ class DeltaSource:
                     f'The Delta table at {uri} is partitioned by "{name}", a {type}: zskip lays out '
                     "partitions by texts, integers, dates and booleans."
                 )
-        refuse_old_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
+        refuse_old_files(index, files)
 
     def require_changeable(self, batch: tuple[str, int] | None) -> None:
         table = self.table()

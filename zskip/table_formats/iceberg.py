@@ -54,6 +54,7 @@ from zskip.table_formats.source import (
     mark_of,
     plain_field,
     reading,
+    refuse_old_files,
 )
 
 if TYPE_CHECKING:
@@ -256,14 +257,12 @@ class IcebergSource:
         """Only the newest state of a catalog's table can be changed."""
         from pyiceberg.table import StaticTable
 
-        from zskip.parquet.legacy_calendar import refuse_old_files
-
         if isinstance(self.opened(), StaticTable) or self.fixed is not None:
             raise UnsupportedFormat(
                 f"The Iceberg table at {self.metadata} can only be changed through its catalog: give the newest table "
                 "that pyiceberg's catalog.load_table(…) returns in place of its path."
             )
-        refuse_old_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
+        refuse_old_files(index, files)
 
     def require_changeable(self, batch: tuple[str, int] | None) -> None:
         if batch is not None:

@@ -17,7 +17,8 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.core.types import logical_type
 from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
-from zskip.parquet.trust import Writer, trusted
+from zskip.parquet.arrow_differences import leaves
+from zskip.parquet.trust import Writer, is_of_calendar, trusted
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
@@ -142,6 +143,34 @@ class Source(Protocol):
         `CommitConflict`, with the same rows as before, if it does not, or if the table was dropped or recreated, or a
         vacuum removed the new files; and `UncertainCommit` if it is unknown whether the commit was made.
         """
+
+
+_NEW = datetime(1901, 1, 1)
+"""A time from which on both calendars write dates and timestamps alike, with some margin."""
+
+
+def refuse_old_files(index: Index, files: np.ndarray) -> None:
+    """Raise `SchemaError` for files of an index with old dates in Spark's legacy calendar.
+
+    Footers are read only of files that may have dates or timestamps before 1901.
+    """
+    from zskip.parquet import legacy_calendar
+
+    columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
+    if not columns or not len(files):
+        return
+    ranges = index.files_at(files, [column.path for column in columns]).statistics.columns
+    may_be_old = np.zeros(len(files), bool)
+    for column in columns:
+        known = ranges.get(column.path)
+        if known is None or not is_of_calendar(column.type):  # a list of dates has no bounds
+            may_be_old[:] = True
+            continue
+        new = pc.greater_equal(known.lower, pa.scalar(_NEW).cast(pa.timestamp("s")).cast(column.type))
+        is_new = pc.or_kleene(new, pc.invert(known.has_value))
+        may_be_old |= ~np.asarray(pc.fill_null(is_new, False))
+    paths = index.paths(files[may_be_old]).to_pylist()
+    legacy_calendar.refuse_old_files(index.storage, paths, index.snapshot.schema.arrow)
 
 
 def mark_of(storage: Storage, path: str) -> str:
