@@ -323,7 +323,7 @@ def cluster(
     changed the same files in the meantime; then nothing is changed.
     """
     from zskip.table_formats.locate import source_of
-    from zskip.writer.compaction.cluster import cluster, cluster_folder, cluster_table
+    from zskip.writer.compaction.cluster import cluster, cluster_folder
     from zskip.writer.options import resources_of
     from zskip.writer.workload_input import queries_of
 
@@ -346,6 +346,8 @@ def cluster(
         if where is not None:
             raise InvalidOption("where= chooses files of a Delta or Iceberg table: leave it out.")
         if base is not None and base.managed:
+            from zskip.writer.compaction.compact import cluster_table
+
             return cluster_table(storage, base, chosen, max_bytes=most, full=full, dry_run=dry_run)
         if most is not None:
             raise InvalidOption("A folder of Parquet is laid out as a whole: leave out max_bytes=.")

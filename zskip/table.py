@@ -678,7 +678,7 @@ class Table:
         """
         from zskip.advisor.query_logs import queries_asked
         from zskip.core.receipts import Step
-        from zskip.writer.compaction.cluster import cluster_table
+        from zskip.writer.compaction.compact import cluster_table
 
         logged = queries_asked(self.query_log, self._index.snapshot.schema)
         asked = len(logged)

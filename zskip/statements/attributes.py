@@ -33,7 +33,6 @@ from zskip.pruning import outcomes
 from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
 from zskip.stats import Statistics
 from zskip.storage import options_for
-from zskip.table_formats.locate import index_of, source_of
 from zskip.tablelog.dimensions import Dimension, owner_of
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
@@ -251,6 +250,8 @@ def _index_at(index: Index, version: str) -> Index | None:
         return None
     _, number, _ = rest.split(" ")
     uri = index.storage.uri
+    from zskip.table_formats.locate import index_of, source_of
+
     source = source_of(uri, int(number), storage_options=options_for(uri, index.storage))
     old = None if source is None else index_of(source)
     return old if old is not None and old.identity == version else None

@@ -21,7 +21,7 @@ from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.index import CACHE_BYTES, Index
 from zskip.tablelog.log import load, newest
 from zskip.tablelog.snapshot import Snapshot
-from zskip.tablelog.table_folders import FORMATS, own_snapshot
+from zskip.tablelog.table_folders import FORMATS, format_of_object, own_snapshot
 
 
 def open_index(table: Any, storage_options: Mapping[str, Any] | None = None) -> Index:
@@ -68,15 +68,6 @@ def source_of(
     return None if found is None else _deepened(found, deep)
 
 
-def is_table_object(table: Any) -> bool:
-    """Whether an object is a table of a library of another format, such as deltalake or pyiceberg."""
-    return any(_class_of(table) in each.objects for each in FORMATS.values())
-
-
-def _class_of(table: Any) -> str:
-    return f"{type(table).__module__}.{type(table).__name__}"
-
-
 class _Reader(Protocol):
     """The module of a format. ``chosen``: a version, a name or a time; None for the newest state."""
 
@@ -91,14 +82,14 @@ def _source_of(
     table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
 ) -> Source | None:
     chosen = _requested_version(version, as_of)
-    is_object = is_table_object(table)
-    if not is_object and not isinstance(table, str | os.PathLike):
+    kind = format_of_object(table)
+    if kind is None and not isinstance(table, str | os.PathLike):
         raise InvalidOption(f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}.")
     for each in FORMATS.values():
-        if not each.reader or (is_object and _class_of(table) not in each.objects):
+        if not each.reader or kind not in (each, None):
             continue
         reader = cast(_Reader, import_module(each.reader))
-        if is_object:
+        if kind is not None:
             return reader.of_object(table, chosen, storage_options)
         if (found := reader.at_address(os.fspath(table), chosen, storage_options)) is not None:
             return found

@@ -89,6 +89,14 @@ SOURCE_FORMATS = tuple(name for name, each in FORMATS.items() if each.reader)
 """The formats whose logs an index can follow."""
 
 
+_OBJECTS = {name: each for each in FORMATS.values() for name in each.objects}
+
+
+def format_of_object(table: Any) -> Format | None:
+    """The format of a table of its library, such as deltalake or pyiceberg; None for anything else."""
+    return _OBJECTS.get(f"{type(table).__module__}.{type(table).__name__}")
+
+
 ADDRESS_OF_ENTRY = re.compile("|".join(each.address for each in FORMATS.values() if each.address))
 """Finds addresses of files of a log that stand for the table."""
 

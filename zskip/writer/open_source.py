@@ -26,8 +26,7 @@ import pyarrow as pa
 from zskip.core.schema import identifier
 from zskip.errors import InvalidOption, SchemaError
 from zskip.plan import find_survivors
-from zskip.table_formats.locate import index_of, is_table_object, source_of
-from zskip.table_formats.source import Source
+from zskip.tablelog.table_folders import format_of_object
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 
@@ -41,12 +40,10 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return source
     if isinstance(source, (str, os.PathLike)) or _are_paths(source):
         paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-        table = None
-        if len(paths) == 1 and is_folder(os.fspath(paths[0])):
-            table = source_of(paths[0], storage_options=storage_options)
-        return open_paths([os.fspath(path) for path in paths], storage_options) if table is None else _live_rows(table)
-    if is_table_object(source) and (table := source_of(source, storage_options=storage_options)) is not None:
-        return _live_rows(table)
+        rows = _live_rows(paths[0], storage_options) if len(paths) == 1 and is_folder(os.fspath(paths[0])) else None
+        return open_paths([os.fspath(path) for path in paths], storage_options) if rows is None else rows
+    if format_of_object(source) is not None and (rows := _live_rows(source, storage_options)) is not None:
+        return rows
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, Mapping) or _are_rows(source):
@@ -99,8 +96,13 @@ def _with_times_in_utc(relation: Any) -> Any:
     )
 
 
-def _live_rows(source: Source) -> RowSource:
-    """The rows of a Delta or Iceberg table that are not deleted."""
+def _live_rows(table: Any, storage_options: Mapping[str, Any] | None) -> RowSource | None:
+    """The rows of a Delta or Iceberg table that are not deleted; None for anything else."""
+    from zskip.table_formats.locate import index_of, source_of
+
+    source = source_of(table, storage_options=storage_options)
+    if source is None:
+        return None
     scan = find_survivors(index_of(source), None).scan
     return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
 

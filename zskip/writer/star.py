@@ -27,11 +27,10 @@ from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, n
 from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, options_for
-from zskip.table_formats.locate import index_of, is_table_object, source_of
 from zskip.tablelog.dimensions import Dimension, attribute_name, owner_of
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
-from zskip.tablelog.table_folders import own_snapshot
+from zskip.tablelog.table_folders import format_of_object, own_snapshot
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 
@@ -376,10 +375,12 @@ def _index_of(source: Any, storage_options: Mapping[str, Any] | None) -> tuple[I
     """The index of a dimension that is a table, and the table's address; None and "" for rows and other folders."""
     if isinstance(index := getattr(source, "_index", None), Index):  # a `zskip.Table`
         return index, index.storage.uri
-    if not isinstance(source, str | os.PathLike) and not is_table_object(source):
+    if not isinstance(source, str | os.PathLike) and format_of_object(source) is None:
         return None, ""
     if (own := own_snapshot(source, storage_options=storage_options)) is not None:
         return Index(*own), own[0].uri
+    from zskip.table_formats.locate import index_of, source_of
+
     foreign = source_of(source, storage_options=storage_options)
     return (None, "") if foreign is None else (index_of(foreign), foreign.storage.uri)
 

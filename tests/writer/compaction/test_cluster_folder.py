@@ -16,7 +16,7 @@ import pytest
 import zskip
 from zskip.core.receipts import Clustered
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, UnknownColumn
-from zskip.writer.compaction import cluster
+from zskip.writer.compaction import cluster, compact
 
 RANDOM = np.random.default_rng(18)
 NOW = timedelta(0)
@@ -132,9 +132,10 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
         return made
 
     name = "require_same_rows" if moment == "before the commit" else "commit"
-    real = getattr(cluster, name)
+    room = compact if moment == "before the commit" else cluster
+    real = getattr(room, name)
     with monkeypatch.context() as patched:
-        patched.setattr(cluster, name, lambda *given, **named: late(real(*given, **named)))
+        patched.setattr(room, name, lambda *given, **named: late(real(*given, **named)))
         with pytest.raises(CommitConflict, match=r"late\.parquet.*run it again"):
             zskip.cluster(folder, by=["a"], files=4)
     table = zskip.open(folder)
@@ -146,14 +147,14 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
 
 def test_another_commit_meanwhile_is_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zskip.index(folder)
-    real = cluster.require_same_rows
+    real = compact.require_same_rows
 
     def other(*given: Any) -> None:
         monkeypatch.undo()
         real(*given)
         zskip.cluster(folder, by=["b"], files=2)
 
-    monkeypatch.setattr(cluster, "require_same_rows", other)
+    monkeypatch.setattr(compact, "require_same_rows", other)
     with pytest.raises(CommitConflict, match=r"version 2 .* meanwhile"):
         zskip.cluster(folder, by=["a"], files=4)
     assert zskip.open(folder).count() == 3600

@@ -39,15 +39,11 @@ from zskip.table_formats.source import Replacement, Source
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
-from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.log import newest
-from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.writer import append
-from zskip.writer.append import changed_options, kept_options, layout_record
+from zskip.writer.append import kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend
-from zskip.writer.compaction.compact import optimize, require_same_rows
-from zskip.writer.compaction.layout_groups import merges
 from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_reader
 from zskip.writer.storable import storable_schema
@@ -55,8 +51,6 @@ from zskip.writer.write import Written, write_files
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
-_ASKED = ("files", "rows_per_file", "file_size", "weights", "workload")
-_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 # The id of a write in the names of its files: that of zskip, or that which pyiceberg was given.
 _RUN = re.compile(r"-([0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-\d+)*\.parquet$")
 
@@ -149,6 +143,8 @@ def _sets(
     found: list[_Set] = []
     look_ups = append.look_ups_of(index, options, exact=True) if runs else None
     if look_ups is not None:
+        from zskip.writer.compaction.layout_groups import merges
+
         rows = np.asarray(pc.fill_null(index.row_counts(numbers), 0), np.float64)
         full = append.rows_per_file(index.snapshot, options)
         group_of = np.unique(group, return_inverse=True)[1]
@@ -276,14 +272,18 @@ def cluster_folder(
     options: WriteOptions,
     *,
     dry_run: bool = False,
-    indexed: Callable[[Storage], Snapshot] = index_files,
+    indexed: Callable[[Storage], Snapshot] | None = None,
     backend: Backend = LOCAL,
 ) -> Clustered:
-    """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed``: indexes the folder.
+    """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed``: indexes the folder,
+    by default `index_files`.
 
     After an error the folder is unchanged, except that it is indexed. Raises `InvalidOption` for a table that zskip
     wrote, `CommitConflict` if files were added, changed or removed in the meantime, and the errors of `index_files`.
     """
+    from zskip.tablelog.indexing import index_files, refresh
+    from zskip.writer.compaction.compact import require_same_rows
+
     if not options.by and options.workload is None:
         raise InvalidOption("Give by=, the columns to lay out by: this folder has no layout yet.")
     base = newest(storage)
@@ -293,7 +293,7 @@ def cluster_folder(
         listing = data_files(storage)
         size = int(pc.sum(listing.size, min_count=0).as_py())
         return Clustered(0 if base is None else base.version, len(listing), size, None, dry_run)
-    base = indexed(storage) if base is None else refresh(Index(storage, base))
+    base = (indexed or index_files)(storage) if base is None else refresh(Index(storage, base))
     index = Index(storage, base)
     numbers = np.arange(len(index), dtype=np.int64)
     arrow = with_instants_of_files(storage, data_files(storage), base.schema.arrow)
@@ -327,45 +327,6 @@ def cluster_folder(
         commit(storage, made, "restore", restore=base, details={"restored": base.version})
         raise
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
-
-
-@may_meet_vacuums
-def cluster_table(
-    storage: Storage,
-    base: Snapshot,
-    options: WriteOptions,
-    *,
-    max_bytes: int | None = None,
-    full: bool = False,
-    dry_run: bool = False,
-    backend: Backend = LOCAL,
-) -> Clustered:
-    """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
-
-    Raises `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
-    """
-    base.indexed.orderable(options.by)
-    kept = kept_options(base, options)
-    asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
-    if options.layout != "auto":
-        asked["layout"] = options.layout
-    anew = list(options.by or kept.by) != list(kept.by)
-    wanted = None
-    if anew or any(getattr(kept, name) != value for name, value in asked.items()):
-        wanted = changed_options(base, options.by if anew else None, asked)
-        wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
-    snapshot, done = optimize(
-        storage,
-        base,
-        options,
-        full=full or wanted is not None,
-        max_bytes=max_bytes,
-        dry_run=dry_run,
-        wanted=wanted,
-        backend=backend,
-    )
-    written = None if done.files_after is None else done.files_after - done.files_before + done.files_rewritten
-    return Clustered(snapshot.version, done.files_rewritten, done.bytes_rewritten, written, dry_run)
 
 
 def _require_foreign(storage: Storage, base: Snapshot) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.compute as pc
 
-from zskip.core.receipts import Optimized
+from zskip.core.receipts import Clustered, Optimized
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
@@ -23,6 +23,8 @@ from zskip.writer.compaction.layout_groups import Merge, merges, saved_by_full
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
 
+_ASKED = ("files", "rows_per_file", "file_size", "weights", "workload")
+_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 _PASSES = 4  # The ranges of new files may show another merge; writers that go on appending must not prolong this.
 
 
@@ -205,3 +207,42 @@ def _all(index: Index) -> np.ndarray:
 
 def _rows(index: Index) -> np.ndarray:
     return np.asarray(pc.fill_null(index.row_counts(_all(index)), 0), np.float64)
+
+
+@may_meet_vacuums
+def cluster_table(
+    storage: Storage,
+    base: Snapshot,
+    options: WriteOptions,
+    *,
+    max_bytes: int | None = None,
+    full: bool = False,
+    dry_run: bool = False,
+    backend: Backend = LOCAL,
+) -> Clustered:
+    """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
+
+    Raises `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
+    """
+    base.indexed.orderable(options.by)
+    kept = append.kept_options(base, options)
+    asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
+    if options.layout != "auto":
+        asked["layout"] = options.layout
+    anew = list(options.by or kept.by) != list(kept.by)
+    wanted = None
+    if anew or any(getattr(kept, name) != value for name, value in asked.items()):
+        wanted = append.changed_options(base, options.by if anew else None, asked)
+        wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
+    snapshot, done = optimize(
+        storage,
+        base,
+        options,
+        full=full or wanted is not None,
+        max_bytes=max_bytes,
+        dry_run=dry_run,
+        wanted=wanted,
+        backend=backend,
+    )
+    written = None if done.files_after is None else done.files_after - done.files_before + done.files_rewritten
+    return Clustered(snapshot.version, done.files_rewritten, done.bytes_rewritten, written, dry_run)
