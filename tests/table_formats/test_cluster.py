@@ -96,6 +96,33 @@ def test_deletion_vectors_and_mapped_columns_are_refused() -> None:
         zskip.cluster(folder / "data-reader-timestamp_ntz-name-mode", by="id")
 
 
+def test_columns_that_are_mapped_to_their_own_names_are_refused(tmp_path: Path) -> None:
+    """Until a column is renamed, only the table's properties and its writer version tell."""
+    write_deltalake(tmp_path, shuffled())
+    entry = tmp_path / "_delta_log" / "00000000000000000000.json"
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], 1):
+                field["metadata"] = {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": field["name"],
+                }
+            mapping = {
+                "delta.columnMapping.mode": "name",
+                "delta.columnMapping.maxColumnId": str(len(schema["fields"])),
+            }
+            action["metaData"] |= {"schemaString": json.dumps(schema), "configuration": mapping}
+    entry.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(UnsupportedFormat, match="columnMapping"):
+        zskip.cluster(tmp_path, by="a")
+    with pytest.raises(UnsupportedFormat, match="columnMapping"):
+        zskip.open(tmp_path).upsert(shuffled(1), on="a")
+
+
 def test_an_iceberg_table_keeps_its_rows_and_skips_more(tmp_path: Path) -> None:
     catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("n")

@@ -300,9 +300,10 @@ class DeltaSource:
         if self.fixed is not None:
             raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
         unknown = sorted(set(self.table().protocol().writer_features or ()) - _WRITER_FEATURES)
-        marked = [one.name for one in index.snapshot.schema.arrow if {STORED_AS, FIELD_ID} & set(one.metadata or {})]
-        if marked or unknown:
-            what = "columnMapping" if marked else unknown[0]
+        # Writer version 5 implies the feature without naming it, and until a column is renamed no name shows it.
+        mapped = self.table().metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+        if mapped or unknown:
+            what = "columnMapping" if mapped else unknown[0]
             raise UnsupportedFormat(
                 f'The Delta table at {uri} uses the feature "{what}", for which deltalake cannot write files. '
                 "Lay it out with the engine that wrote it."

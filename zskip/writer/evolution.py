@@ -100,6 +100,26 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def may_round(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether some number of type ``old``, at any depth, is another number as ``new``, or cannot be one.
+
+    >>> may_round(pa.int32(), pa.float64()), may_round(pa.list_(pa.int64()), pa.list_(pa.float64()))
+    (False, True)
+    """
+    if t.is_struct(old) and t.is_struct(new):
+        known = {field.name: field.type for field in new}
+        return any(may_round(field.type, known[field.name]) for field in old if field.name in known)
+    if t.is_list(old) and t.is_list(new):
+        return may_round(old.value_type, new.value_type)
+    if t.is_map(old) and t.is_map(new):
+        return may_round(old.key_type, new.key_type) or may_round(old.item_type, new.item_type)
+    return _is_number(old) and _is_number(new) and common_type(old, new) != new
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return bool(t.is_integer(type) or t.is_floating(type) or t.is_decimal(type))
+
+
 def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The common type of two types; it is enough that one order of the arguments gives it."""
     if one in _INTEGER_BITS and other in _INTEGER_BITS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import zskip
 from zskip.core.receipts import Clustered
-from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, UnknownColumn
+from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, SchemaMismatch, UnknownColumn
 from zskip.writer.compaction import cluster, compact
 
 RANDOM = np.random.default_rng(18)
@@ -205,3 +206,42 @@ def test_given_statistics_do_not_tell_whether_a_file_has_changed(tmp_path: Path)
     zskip.index(tmp_path, schema=rows(1).schema, statistics=known)
     with pytest.raises(InvalidOption, match="made from given statistics"):
         zskip.cluster(tmp_path, by=["a"])
+
+
+WHOLE, HALF = 2**53 + 1, 1.5
+LONG = Decimal("12345678901234567890.1234567891")
+
+
+@pytest.mark.parametrize(
+    ("values", "others"),
+    [
+        (pa.array([WHOLE]), pa.array([HALF])),
+        (pa.array([2**24 + 1]), pa.array([HALF], pa.float32())),
+        (pa.array([2**63 + 5], pa.uint64()), pa.array([HALF])),
+        (pa.array([2**63 + 5], pa.uint64()), pa.array([-1])),
+        (pa.array([LONG], pa.decimal128(30, 10)), pa.array([HALF])),
+        (pa.array([{"x": WHOLE}]), pa.array([{"x": HALF}])),
+        (pa.array([[WHOLE]]), pa.array([[HALF]])),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_numbers_that_the_common_type_would_round_are_refused(
+    values: pa.Array, others: pa.Array, is_indexed: bool, tmp_path: Path
+) -> None:
+    """The rounded numbers were written, and a vacuum removed the only files that had them exactly."""
+    pq.write_table(pa.table({"id": [1], "a": values}), tmp_path / "1.parquet")
+    if is_indexed:
+        zskip.index(tmp_path)
+    pq.write_table(pa.table({"id": [2], "a": others}), tmp_path / "2.parquet")
+    with pytest.raises(SchemaMismatch, match=r'"a" is .* in .*1.parquet.*does not hold all its values'):
+        zskip.cluster(tmp_path, by="id", files=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"1.parquet", "2.parquet", "_zskip"}
+    assert not list((tmp_path / "_zskip").rglob("*.parquet"))
+
+
+def test_numbers_that_the_common_type_holds_are_laid_out(tmp_path: Path) -> None:
+    for number, type in enumerate((pa.int16(), pa.int32(), pa.float32(), pa.float64())):
+        pq.write_table(pa.table({"id": [number], "a": pa.array([number], type)}), tmp_path / f"{number}.parquet")
+    zskip.cluster(tmp_path, by="id", files=1)
+    assert zskip.open(tmp_path).to_arrow().sort_by("id")["a"].to_pylist() == [0.0, 1.0, 2.0, 3.0]

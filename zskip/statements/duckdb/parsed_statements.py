@@ -45,11 +45,12 @@ if TYPE_CHECKING:
     from zskip.tablelog.index import Index
 
 
-_CLOCKS = frozenset(
+# What DuckDB replaces by a value when it plans a query, and what needs no parentheses to be called.
+_FIXED_BY_A_QUERY = frozenset(
     {
         *("now", "today", "age", "current_date", "current_time", "current_timestamp", "current_localtime"),
         *("current_localtimestamp", "get_current_time", "get_current_timestamp", "localtime", "localtimestamp"),
-        *("transaction_timestamp", "statement_timestamp", "clock_timestamp"),
+        *("transaction_timestamp", "statement_timestamp", "clock_timestamp", "current_schema", "current_catalog"),
     }
 )
 # Text that may name Parquet files in a statement that DuckDB's parser does not show.
@@ -141,9 +142,9 @@ def parse_tables(
         return Parsed(statement, words, places, found, settled=True, foreign=False, of_user=False, hidden=False)
     of_user = not _are_own(places.functions)
     foreign = len(places.tables) > len(found) or places.others or of_user
-    clock = any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const")
-    settled = statement.kind == "SELECT" and not foreign and not clock
-    hidden = not _are_own(places.table_functions) or bool(places.table_functions & _CLOCKS)
+    named = any(word.text.lower() in _FIXED_BY_A_QUERY for word in words if word.kind != "string_const")
+    settled = statement.kind == "SELECT" and not (foreign or named or _are_fixed_by_a_query(places.functions))
+    hidden = not _are_own(places.table_functions) or bool(places.table_functions & _FIXED_BY_A_QUERY)
     return Parsed(statement, words, places, found, settled, foreign, of_user, hidden)
 
 
@@ -252,16 +253,28 @@ def _texts(values: Iterable[Any]) -> Iterator[str]:
 
 def _are_own(functions: Set[str]) -> bool:
     """Whether all of these functions are DuckDB's own. To ask DuckDB takes longer than many a statement."""
-    return functions <= _CLOCKS or functions <= _own_functions() | _CLOCKS
+    return functions <= _FIXED_BY_A_QUERY or functions <= _own_functions().keys() | _FIXED_BY_A_QUERY
+
+
+def _are_fixed_by_a_query(functions: Set[str]) -> bool:
+    """Whether one of these own functions has another value in another query, as getvariable and current_setting do."""
+    return bool(functions) and any(_own_functions().get(name) for name in functions)
 
 
 @lru_cache(maxsize=1)
-def _own_functions() -> frozenset[str]:
-    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions."""
-    query = "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
+def _own_functions() -> Mapping[str, bool]:
+    """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions.
+
+    Each with whether DuckDB says that its value is fixed within a query alone. That of a function which some types of
+    arguments make depend on the time zone is not so: `session.guard` knows the zone.
+    """
+    query = """
+        SELECT function_name, bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')
+        FROM duckdb_functions() GROUP BY function_name
+        UNION ALL SELECT keyword_name, false FROM duckdb_keywords()
+        WHERE keyword_name NOT IN (SELECT function_name FROM duckdb_functions())"""
     with own_connection().cursor() as con:
-        rows = con.execute(query).fetchall()
-    return frozenset(name for (name,) in rows)
+        return {name: bool(fixed) for name, fixed in con.execute(query).fetchall()}
 
 
 def _refuse_written_files(path: str) -> None:

@@ -6,7 +6,7 @@ DuckDB's own planner decides which conditions apply to which scan: DuckDB explai
 | a statement                                                      | runs                                            |
 | ---------------------------------------------------------------- | ----------------------------------------------- |
 | reads only zskip tables, and no clock                            | when its relation is read                       |
-| reads a clock, a macro, or a table or view of the connection     | at once, in the transaction in which it is read |
+| reads a clock, variable, macro, table or view of the connection  | at once, in the transaction in which it is read |
 | is no query, or has no zskip table in it                         | as DuckDB runs it                               |
 """
 
@@ -80,7 +80,7 @@ def sql(
     indexes, "trust" does not list them. The text may contain several statements: each runs before the next one,
     ``params`` belong to the last one, and the result is that of the last one that returns rows.
     A query returns a lazy relation over the current versions. A query that reads zskip tables together with a clock, a
-    macro, or tables of the connection runs at once, and so does any statement that is not a query.
+    variable, a macro, or tables of the connection runs at once, and so does any statement that is not a query.
 
     Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
     `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.

@@ -27,12 +27,12 @@ from zskip.binder import bind
 from zskip.core.receipts import Clustered
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, InvalidOption, TableNotFound
-from zskip.parquet.footers import with_instants_of_files
+from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
+from zskip.parquet.footers import schemas, with_instants_of_files
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.stats import DataFiles
-from zskip.storage import Staged, Storage
+from zskip.storage import Listing, Staged, Storage
 from zskip.storage.local import LocalStorage
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import Replacement, Source
@@ -44,6 +44,7 @@ from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.writer import append
 from zskip.writer.append import kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend
+from zskip.writer.evolution import may_round
 from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_reader
 from zskip.writer.storable import storable_schema
@@ -279,7 +280,8 @@ def cluster_folder(
     by default `index_files`.
 
     After an error the folder is unchanged, except that it is indexed. Raises `InvalidOption` for a table that zskip
-    wrote, `CommitConflict` if files were added, changed or removed in the meantime, and the errors of `index_files`.
+    wrote, `SchemaMismatch` if the common type of a column would round the numbers of some files, `CommitConflict` if
+    files were added, changed or removed in the meantime, and the errors of `index_files`.
     """
     from zskip.tablelog.indexing import index_files, refresh
     from zskip.writer.compaction.compact import require_same_rows
@@ -296,7 +298,9 @@ def cluster_folder(
     base = (indexed or index_files)(storage) if base is None else refresh(Index(storage, base))
     index = Index(storage, base)
     numbers = np.arange(len(index), dtype=np.int64)
-    arrow = with_instants_of_files(storage, data_files(storage), base.schema.arrow)
+    listing = data_files(storage)
+    _require_exact(storage, listing, base)
+    arrow = with_instants_of_files(storage, listing, base.schema.arrow)
     schema = Schema(storable_schema(arrow))
     schema.orderable(options.by)
     options = replace(
@@ -327,6 +331,21 @@ def cluster_folder(
         commit(storage, made, "restore", restore=base, details={"restored": base.version})
         raise
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
+
+
+def _require_exact(storage: Storage, listing: Listing, base: Snapshot) -> None:
+    """Raise `SchemaMismatch` if rows that are written in the types of the folder would no longer be those of a file."""
+    for numbers, schema in schemas(storage, listing):
+        for field in schema.arrow:
+            if field.name in base.partition_by or field.name not in base.schema.arrow.names:
+                continue
+            type = base.schema.arrow.field(field.name).type
+            if may_round(field.type, type):
+                raise SchemaMismatch(
+                    f'The column "{field.name}" is {field.type} in {storage.uri_of(listing.path[numbers[0]].as_py())}, '
+                    f"and {type} in the folder: that type does not hold all its values, and a layout writes them anew. "
+                    "Write those files with one type first."
+                )
 
 
 def _require_foreign(storage: Storage, base: Snapshot) -> None:
