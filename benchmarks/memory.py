@@ -73,12 +73,8 @@ def delete(folder: Path, limit: str) -> None:
 
 
 def upsert(folder: Path, limit: str) -> None:
-    """All rows again, as a stream."""
-    files = sorted(folder.glob("*.parquet"))
-    schema = pq.read_schema(files[0])
-    rows = (batch for file in files for batch in pq.ParquetFile(file).iter_batches(10_000))
-    given = pa.RecordBatchReader.from_batches(schema, rows)
-    zskip.open(str(folder / "table")).upsert(given, on="id", memory_limit=limit)
+    """All rows again."""
+    zskip.open(str(folder / "table")).upsert(f"{folder}/*.parquet", on="id", memory_limit=limit)
 
 
 VERBS = {"write": write, "optimize": optimize, "upsert": upsert, "delete": delete}

@@ -65,6 +65,19 @@ def test_what_readers_ask_is_logged_on_request(name: str, table: zskip.Table, ca
         table.logged_queries()
 
 
+@pytest.mark.parametrize("files", [1, 20, 60])
+def test_statements_that_no_file_could_skip_are_logged(files: int, tmp_path: Path) -> None:
+    """Those were not planned over few files, nor when they came again, so that `tend` praised the layout."""
+    dice = np.random.default_rng(1)
+    rows = {"id": range(20_000), "u": dice.integers(0, 10**6, 20_000), "s": ["v1", "v2"] * 10_000}
+    table = zskip.write(pa.table(rows), tmp_path / "u", by="id", files=files)
+    table.query_log.start()
+    for condition in ("u = 77", "u BETWEEN 5 AND 9", "s = 'v1'", "id = 5"):
+        for _ in range(3):
+            zskip.sql(f"SELECT count(*) FROM '{table.uri}' WHERE {condition}").fetchall()
+    assert len(table.query_log.read()) == 12
+
+
 def test_a_log_keeps_its_newest_half(table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_log, "_MOST_BYTES", 2_000)
     table.query_log.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -337,3 +337,24 @@ def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, mo
     with pytest.raises(CommitConflict, match="other writers came first"):
         table.open().upsert(rows_of([1], 2), on="id")
     assert len(list(table.path.glob("*.parquet"))) == len(DeltaTable(table.path).file_uris()) == 2 + 3 * 5
+
+
+@pytest.mark.parametrize("partition_by", [None, ["day"]])
+@pytest.mark.parametrize("limit", [None, "200 kB"])
+def test_an_upsert_begins_again_where_others_compacted_and_vacuumed(
+    partition_by: list[str] | None, limit: str | None, tmp_path: Path
+) -> None:
+    """It said that planned files are gone."""
+    made = Delta(tmp_path, partition_by)
+    new = rows_of([*range(70, 2000)], 2)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from new.slice(0, 5).to_batches()
+        DeltaTable(made.path).optimize.compact()
+        DeltaTable(made.path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        yield from new.slice(5).to_batches(max_chunksize=100)
+
+    given = pa.RecordBatchReader.from_batches(new.schema, rows())
+    done = made.open().upsert(given, on="id", **({} if limit is None else {"memory_limit": limit}))
+    assert (done.inserted, done.updated) == (1920, 10)
+    assert made.content() == {**dict.fromkeys(range(70), 1), **dict.fromkeys(range(70, 2000), 2)}

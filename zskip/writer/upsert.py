@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
 from zskip.core.schema import Schema
-from zskip.errors import CommitConflict, SchemaMismatch
+from zskip.errors import CommitConflict, SchemaMismatch, TableNotFound
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
 from zskip.language.tree import Reference, and_, in_
@@ -122,14 +122,14 @@ def upsert_source(
         for _ in range(_ATTEMPTS):
             snapshot = index.snapshot
             if snapshot.details["table"] != identity:
-                conflict = CommitConflict("The table was replaced by another one.")
+                conflict: Exception = CommitConflict("The table was replaced by another one.")
                 break
             kept = replace(kept_options(snapshot, options), sketches={})  # the index is extended by whoever opens it
             kept = replace(kept, by=kept.by or tuple(on))  # a table without a layout
             try:
                 with _begun(index, rows, on, kept) as changed:
                     return changed.into_source(table, batch)
-            except CommitConflict as error:
+            except (CommitConflict, TableNotFound) as error:  # not found: a vacuum of others took the files
                 conflict = error
             table = table.newest()
             index = index_of(table)
@@ -211,6 +211,8 @@ class _Upsert:
         del placed
         if len(taken) < len(keys):
             self.inserted.add(0, rows.take(pa.array(np.setdiff1d(np.arange(len(keys)), taken))))
+        if self.batch.is_spilled:
+            pa.default_memory_pool().release_unused()
         return len(np.unique(_joined([found.keys for found in matches.values()])))
 
     def replaced(self, file: int) -> pa.Table:

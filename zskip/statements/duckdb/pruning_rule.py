@@ -97,14 +97,15 @@ def is_explained(
     *,
     for_user: bool,
 ) -> bool:
-    """The rule. ``for_user``: a user wants to know what is skipped."""
+    """The rule. ``for_user``: a user wants to know what is skipped. A query log has all plans of its table."""
     if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
         return False
     if any(word.text.lower() == FILE_POSITION for word in parsed.words):
         return False
-    if params is None and _version_of(parsed) in _GAINLESS:
+    is_wanted = for_user or any(index.query_log.is_on for _, index in parsed.found)
+    if not is_wanted and params is None and _version_of(parsed) in _GAINLESS:
         return False
-    return for_user or not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
+    return is_wanted or not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
 
 
 def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
