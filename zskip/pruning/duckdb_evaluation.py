@@ -230,8 +230,8 @@ def _lengths(texts: pa.StringArray) -> np.ndarray:
 def _evaluated_by_duckdb(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
     """The outcomes of as many of the first rows as the budget allows; None if DuckDB may evaluate none."""
     named = {split_path(column.path): each for column, each in zip(computable.columns, values, strict=True)}
-    evaluator = _evaluator(computable.timezone, threading.get_ident(), os.getpid())
     try:
+        evaluator = _evaluator(computable.timezone, threading.get_ident(), os.getpid())
         return evaluator.answer(computable.sql, named, pa.table(_nested(named)), budget)
     except RuntimeError as error:
         if "interrupted" in str(error):  # DuckDB's client takes Ctrl-C for itself
