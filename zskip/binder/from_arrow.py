@@ -58,10 +58,13 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
 
 
 def _substrait(expression: pc.Expression, schema: pa.Schema) -> bytes:
-    """The expression's message. Raises Arrow's errors for one that Substrait lacks."""
+    """The expression's message. Raises Arrow's errors for an expression that Substrait lacks."""
     try:
         return bytes(expression.to_substrait(schema))
-    except pa.ArrowNotImplementedError:  # perhaps for a column that it does not read; each column takes a call to tell
+    except pa.ArrowNotImplementedError:
+        # Arrow translates all columns, also those that the expression does not read, and does not say which type it
+        # lacks. To find out takes a call for each column, so it is done only here; an expression that Substrait itself
+        # lacks raises again.
         columns = pa.schema([field.with_type(_as_substrait(field.type)) for field in schema])
         return bytes(expression.to_substrait(columns))
 
