@@ -268,13 +268,11 @@ def _own_functions() -> Mapping[str, bool]:
     Each with whether DuckDB says that its value is fixed within a query alone. That of a function which some types of
     arguments make depend on the time zone is not so: `session.guard` knows the zone.
     """
-    query = """
-        SELECT function_name, bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')
-        FROM duckdb_functions() GROUP BY function_name
-        UNION ALL SELECT keyword_name, false FROM duckdb_keywords()
-        WHERE keyword_name NOT IN (SELECT function_name FROM duckdb_functions())"""
+    fixed = "bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')"
     with own_connection().cursor() as con:
-        return {name: bool(fixed) for name, fixed in con.execute(query).fetchall()}
+        words = con.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
+        functions = con.execute(f"SELECT function_name, {fixed} FROM duckdb_functions() GROUP BY ALL").fetchall()
+    return {**{word: False for (word,) in words}, **{name: bool(found) for name, found in functions}}
 
 
 def _refuse_written_files(path: str) -> None:
