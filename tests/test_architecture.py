@@ -214,7 +214,14 @@ def test_import_is_light(record_property: pytest.RecordProperty) -> None:
 
 
 FIRST_CALLS = {
-    "zskip.open(sys.argv[1])": ("sqlglot", "pandas", "duckdb", "zskip.pruning", "zskip.writer.compaction"),
+    "zskip.open(sys.argv[1])": (
+        "sqlglot",
+        "pandas",
+        "pyarrow.compute",
+        "duckdb",
+        "zskip.pruning",
+        "zskip.writer.compaction",
+    ),
     "zskip.sql(f\"FROM '{sys.argv[1]}' WHERE a = 7\").fetchall()": (
         "sqlglot",
         "pandas",

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip import plan as planning
+from zskip.core.late_loading import pc
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, require_output, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan

@@ -17,8 +17,8 @@ from typing import Literal as Either
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from zskip.core.late_loading import pc
 from zskip.core.types import is_floating
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
+from zskip.core.late_loading import pc
 from zskip.core.schema import Column
 from zskip.errors import InvalidOption
 from zskip.language.tree import Contains, In
