@@ -19,7 +19,7 @@ from zskip.parquet.arrow_differences import leaves
 from zskip.storage import Storage
 
 
-def refuse_old_files(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> None:
+def refuse_old_values_of_files(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> None:
     """`refuse_old_values` of files of a storage; their footers are read if a column has such a type."""
     if not paths or not _has_times(schema):
         return

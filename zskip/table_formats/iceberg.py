@@ -54,7 +54,7 @@ from zskip.table_formats.source import (
     mark_of,
     plain_field,
     reading,
-    refuse_old_files,
+    refuse_old_values_of_index,
 )
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class IcebergSource:
                 f"The Iceberg table at {self.metadata} can only be changed through its catalog: give the newest table "
                 "that pyiceberg's catalog.load_table(…) returns in place of its path."
             )
-        refuse_old_files(index, files)
+        refuse_old_values_of_index(index, files)
 
     def require_changeable(self, batch: tuple[str, int] | None) -> None:
         if batch is not None:

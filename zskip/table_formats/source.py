@@ -72,17 +72,16 @@ class Replacement:
     still: Callable[[Index], None] = lambda _: None
 
     def again(self, source: Source) -> Replacement:
-        """The same on the newest version. Raises `CommitConflict` unless the table has the same columns, and the files
-        with the same deletes; and what ``still`` raises."""
+        """The same on the newest version. Raises `CommitConflict` unless it is the same table, with the same columns,
+        and has the files with the same deletes; and what ``still`` raises."""
         newer, paths = self.indexed(source), self.index.paths(self.gone)
         before, after = self.index.snapshot, newer.snapshot
+        if after.details["table"] != before.details["table"]:
+            raise CommitConflict("The table was replaced by another one.")
+        if after.schema != before.schema:
+            raise CommitConflict("Another writer changed the columns of the table.")
         gone = np.flatnonzero(np.asarray(pc.is_in(newer.paths(np.arange(len(newer))), value_set=paths)))
-        if (
-            after.details["table"] != before.details["table"]
-            or after.schema != before.schema
-            or newer.paths(gone) != paths
-            or newer.deletes(gone) != self.index.deletes(self.gone)
-        ):
+        if newer.paths(gone) != paths or newer.deletes(gone) != self.index.deletes(self.gone):
             raise CommitConflict("Another writer changed files that were being replaced.")
         self.still(newer)
         return replace(self, index=newer, gone=gone)
@@ -149,12 +148,12 @@ _NEW = datetime(1901, 1, 1)
 """A time from which on both calendars write dates and timestamps alike, with some margin."""
 
 
-def refuse_old_files(index: Index, files: np.ndarray) -> None:
+def refuse_old_values_of_index(index: Index, files: np.ndarray) -> None:
     """Raise `SchemaError` for files of an index with old dates in Spark's legacy calendar.
 
-    Footers are read only of files that may have dates or timestamps before 1901.
+    Footers are read only of files that may have dates or timestamps before 1901, by their bounds.
     """
-    from zskip.parquet import legacy_calendar
+    from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 
     columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
     if not columns or not len(files):
@@ -170,7 +169,7 @@ def refuse_old_files(index: Index, files: np.ndarray) -> None:
         is_new = pc.or_kleene(new, pc.invert(known.has_value))
         may_be_old |= ~np.asarray(pc.fill_null(is_new, False))
     paths = index.paths(files[may_be_old]).to_pylist()
-    legacy_calendar.refuse_old_files(index.storage, paths, index.snapshot.schema.arrow)
+    refuse_old_values_of_files(index.storage, paths, index.snapshot.schema.arrow)
 
 
 def mark_of(storage: Storage, path: str) -> str:

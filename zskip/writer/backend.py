@@ -14,7 +14,7 @@ import pyarrow as pa
 from zskip.core import late_loading
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.parquet.legacy_calendar import refuse_old_files
+from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
 from zskip.tablelog.index import Index
@@ -57,7 +57,7 @@ class Backend:
 def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:
     own = scan.schema.arrow
     if not scan.managed:
-        refuse_old_files(scan.storage, scan.relative_paths, own)
+        refuse_old_values_of_files(scan.storage, scan.relative_paths, own)
     rows = to_batches(scan)
     if schema != own:
         # DuckDB would take the clocks of INT96 for those of its session's zone; Arrow takes them for UTC.
