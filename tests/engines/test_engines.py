@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import datetime as dt
 import os
+import shutil
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from zskip.engines import arrow
 from zskip.engines.arrow import counts
 from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
-from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
+from zskip.errors import InvalidOption, SchemaError, TableNotFound, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
 from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
@@ -420,3 +421,18 @@ def test_another_calendar_is_refused_where_times_have_a_zone(where: str, tmp_pat
         with pytest.raises(InvalidOption, match="Calendar"):
             table.plan(where).to_duckdb(con)
         assert len(table.plan("l >= '2018-02-01'").to_duckdb(con).fetchall()) == 59
+
+
+@pytest.mark.parametrize("read", ["to_arrow", "to_duckdb", "to_batches"])
+@pytest.mark.parametrize("kind", ["table", "folder"])
+def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, read: str, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(40)}), tmp_path / "t", by="a", files=4)
+    if kind == "folder":
+        shutil.rmtree(tmp_path / "t" / "_zskip")
+        table = zskip.index(tmp_path / "t")
+    plan = table.plan("a < 5")
+    (path,) = plan.paths
+    Path(path).unlink()
+    Path(path).mkdir()
+    with pytest.raises(TableNotFound, match="1 of the 1 files that were planned"):
+        list(getattr(plan, read)())

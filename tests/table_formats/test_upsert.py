@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
 
 import zskip
-from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, UnsupportedFormat
+from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, TableNotFound, UnsupportedFormat
 from zskip.parquet import footers
+from zskip.storage.local import LocalStorage
 from zskip.table_formats import delta, iceberg
 
 
@@ -358,3 +361,42 @@ def test_an_upsert_begins_again_where_others_compacted_and_vacuumed(
     done = made.open().upsert(given, on="id", **({} if limit is None else {"memory_limit": limit}))
     assert (done.inserted, done.updated) == (1920, 10)
     assert made.content() == {**dict.fromkeys(range(70), 1), **dict.fromkeys(range(70, 2000), 2)}
+
+
+@pytest.mark.parametrize("on", ["id", "k"])
+def test_partitions_by_binary_are_refused_before_a_value_becomes_the_name_of_a_folder(on: str, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "k": [b"a"]}), partition_by=["k"])
+    with pytest.raises(UnsupportedFormat, match='"k", a binary'):
+        zskip.open(tmp_path / "t").upsert(pa.table({"id": [1], "k": [b"\xff"]}), on=on)
+
+
+def test_a_conflict_says_that_only_the_columns_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Delta(tmp_path)
+    stats = delta._stats
+
+    def overtaken(*given: Any) -> Any:
+        if "more" not in DeltaTable(table.path).schema().to_json():
+            DeltaTable(table.path).alter.add_columns([Field("more", PrimitiveType("long"))])
+        return stats(*given)
+
+    monkeypatch.setattr(delta, "_stats", overtaken)
+    with pytest.raises(CommitConflict, match="Another writer changed the columns of the table"):
+        zskip.cluster(table.path, by="id")
+
+
+@pytest.mark.parametrize("verb", ["cluster", "upsert"])
+def test_a_table_that_is_removed_meanwhile_stays_removed(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Delta(tmp_path)
+    opened, open_writer = table.open(), LocalStorage.open_writer
+
+    def removed(storage: LocalStorage, path: str) -> Any:
+        if path.endswith(".parquet"):
+            shutil.rmtree(table.path, ignore_errors=True)
+        return open_writer(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "open_writer", removed)
+    with pytest.raises((CommitConflict, TableNotFound)):
+        opened.upsert(rows_of([1], 2), on="id") if verb == "upsert" else zskip.cluster(table.path, by="id")
+    assert not table.path.exists()

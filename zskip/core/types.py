@@ -524,6 +524,11 @@ def is_exact(type: pa.DataType) -> bool:
     return bool(is_integer(type) or is_date(type) or is_timestamp(type) or is_decimal128(type) or is_string(type))
 
 
+def is_numeric(type: pa.DataType) -> bool:
+    """Whether a type is an integer, a float or a decimal, of any width."""
+    return is_integer(type) or is_floating(type) or is_decimal(type)
+
+
 def is_temporal(type: pa.DataType) -> bool:
     """Whether a type is a date, a time, a timestamp or a duration."""
     return of(type).tick(type) is not None

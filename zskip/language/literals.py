@@ -114,7 +114,7 @@ def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
         return list(constants)
     if types == {t.UUID, pa.string()}:
         return list(constants)
-    if not all(_is_number(each) for each in types):
+    if not all(t.is_numeric(each) for each in types):
         raise Refused("constants of several kinds: the dialect casts them all to one")
     if not any(t.is_floating(each) for each in types):
         return list(constants)
@@ -273,13 +273,9 @@ def _fit_boolean(constant: pa.Scalar, dialect: str) -> Fit:
     raise Refused(f"a boolean compared with {constant.type}")
 
 
-def _is_number(type: pa.DataType) -> bool:
-    return bool(t.is_integer(type) or t.is_decimal(type) or t.is_floating(type))
-
-
 def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
     source = constant.type
-    if not _is_number(source):
+    if not t.is_numeric(source):
         raise Refused(f"a constant of type {source} compared with {type}")
     value = constant.as_py()
     try:
@@ -332,7 +328,7 @@ def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     source = constant.type
     if t.is_boolean(source):
         raise Refused(f"a boolean compared with {type}")
-    if not _is_number(source):
+    if not t.is_numeric(source):
         raise Refused(f"a constant of type {source} compared with {type}")
     if t.is_integer(source) and t.is_integer(type):
         whole, (least, greatest) = constant.as_py(), integer_limits(type)

@@ -108,6 +108,15 @@ def schemas(storage: Storage, listed: Listing) -> list[tuple[np.ndarray, Schema]
     return [(np.concatenate(files), schema) for files, schema in found.values()]
 
 
+def both_schemas(storage: Storage, listed: Listing) -> Iterator[tuple[np.ndarray, pa.Schema, pq.ParquetSchema]]:
+    """The schemas of files in Arrow and in Parquet, each with the numbers of some of its files in the listing.
+
+    Raises `CorruptFile`.
+    """
+    for group in _groups(storage, listed):
+        yield group.files, group.schema.arrow, group.leaves
+
+
 def opened(storage: Storage, path: str) -> pq.ParquetFile:
     """One file of which only the footer has been read. Raises `CorruptFile`."""
     listed = storage.size_and_modified([path])
@@ -139,7 +148,7 @@ def with_instants_of_files(storage: Storage, listed: Listing, schema: pa.Schema)
     """A table's schema with the columns in UTC that are INT96 in some of its files. Raises `CorruptFile`."""
     if not holds_clock(schema):
         return schema
-    return with_instants_of_all(schema, ((group.schema.arrow, group.leaves) for group in _groups(storage, listed)))
+    return with_instants_of_all(schema, ((arrow, leaves) for _, arrow, leaves in both_schemas(storage, listed)))
 
 
 def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:

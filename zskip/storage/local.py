@@ -169,6 +169,8 @@ class LocalStorage:
             status = os.stat(self.uri_of(path))
         except (FileNotFoundError, NotADirectoryError):
             return path, None, None, None
+        if not stat.S_ISREG(status.st_mode):  # a folder has taken the file's place
+            return path, None, None, None
         return path, status.st_size, status.st_mtime_ns, None
 
     def read(self, path: str) -> bytes:
@@ -284,7 +286,7 @@ class LocalStorage:
             raise failed
 
     def remove_empty(self, folder: str) -> None:
-        for inner, _, _ in os.walk(self._locate(folder), topdown=False):
+        for inner, _, _ in os.walk(self._locate(folder) if folder else self.uri, topdown=False):
             with suppress(OSError):  # a folder that is not empty is in use
                 os.rmdir(inner)
 

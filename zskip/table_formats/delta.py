@@ -56,7 +56,7 @@ from zskip.table_formats.source import (
     mark_of,
     plain_field,
     reading,
-    refuse_old_files,
+    refuse_old_values_of_index,
 )
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ class DeltaSource:
                     f'The Delta table at {uri} is partitioned by "{name}", a {type}: zskip lays out '
                     "partitions by texts, integers, dates and booleans."
                 )
-        refuse_old_files(index, files)
+        refuse_old_values_of_index(index, files)
 
     def require_changeable(self, batch: tuple[str, int] | None) -> None:
         table = self.table()
@@ -338,7 +338,7 @@ class DeltaSource:
     def replace_files(self, new: Replacement) -> Replaced | None:
         if new.batch is not None and self._has_batch(new.batch):
             return None
-        with Staged(self.storage.delete) as staged:
+        with Staged(self._take_back) as staged:
             files = new.write(self.storage, staged)
             for attempt in range(_ATTEMPTS):
                 try:
@@ -349,6 +349,12 @@ class DeltaSource:
                         raise
                 new = new.again(self)
         raise AssertionError
+
+    def _take_back(self, paths: Sequence[str]) -> None:
+        """Remove new files, and the folder that they made anew if the table was removed meanwhile."""
+        self.storage.delete(paths)
+        if next(log_versions(self.storage), None) is None:
+            self.storage.remove_empty("")
 
     def _has_batch(self, batch: tuple[str, int]) -> bool:
         """Whether the table has this batch of an application, or a later one."""

@@ -113,11 +113,7 @@ def may_round(old: pa.DataType, new: pa.DataType) -> bool:
         return may_round(old.value_type, new.value_type)
     if t.is_map(old) and t.is_map(new):
         return may_round(old.key_type, new.key_type) or may_round(old.item_type, new.item_type)
-    return _is_number(old) and _is_number(new) and common_type(old, new) != new
-
-
-def _is_number(type: pa.DataType) -> bool:
-    return bool(t.is_integer(type) or t.is_floating(type) or t.is_decimal(type))
+    return t.is_numeric(old) and t.is_numeric(new) and common_type(old, new) != new
 
 
 def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -117,6 +117,8 @@ def upsert_source(
     identity = index.snapshot.details["table"]
     on = key_columns(on, index.snapshot.schema)
     _schema_after(index, source.schema)
+    # What no upsert can change is refused before rows are read: their keys may have no place in such a table.
+    table.require_replaceable(index, np.zeros(0, np.int64))
     with SpillFolders(options.temp_directory) as folders:
         rows = Batch.of(source, on, _part_bytes(options), folders)
         for _ in range(_ATTEMPTS):
@@ -211,8 +213,6 @@ class _Upsert:
         del placed
         if len(taken) < len(keys):
             self.inserted.add(0, rows.take(pa.array(np.setdiff1d(np.arange(len(keys)), taken))))
-        if self.batch.is_spilled:
-            pa.default_memory_pool().release_unused()
         return len(np.unique(_joined([found.keys for found in matches.values()])))
 
     def replaced(self, file: int) -> pa.Table:

@@ -28,7 +28,8 @@ from zskip.core.receipts import Clustered
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
-from zskip.parquet.footers import schemas, with_instants_of_files
+from zskip.parquet.arrow_differences import with_instants_of_all
+from zskip.parquet.footers import both_schemas
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.stats import DataFiles
@@ -299,8 +300,7 @@ def cluster_folder(
     index = Index(storage, base)
     numbers = np.arange(len(index), dtype=np.int64)
     listing = data_files(storage)
-    _require_exact(storage, listing, base)
-    arrow = with_instants_of_files(storage, listing, base.schema.arrow)
+    arrow = with_instants_of_all(base.schema.arrow, _exact(storage, listing, base))
     schema = Schema(storable_schema(arrow))
     schema.orderable(options.by)
     options = replace(
@@ -333,10 +333,13 @@ def cluster_folder(
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
 
 
-def _require_exact(storage: Storage, listing: Listing, base: Snapshot) -> None:
-    """Raise `SchemaMismatch` if rows that are written in the types of the folder would no longer be those of a file."""
-    for numbers, schema in schemas(storage, listing):
-        for field in schema.arrow:
+def _exact(storage: Storage, listing: Listing, base: Snapshot) -> Iterator[tuple[pa.Schema, pq.ParquetSchema]]:
+    """The schemas of a folder's files, in Arrow and in Parquet.
+
+    Raises `SchemaMismatch` if rows that are written in the types of the folder would no longer be those of a file.
+    """
+    for numbers, schema, leaves in both_schemas(storage, listing):
+        for field in schema:
             if field.name in base.partition_by or field.name not in base.schema.arrow.names:
                 continue
             type = base.schema.arrow.field(field.name).type
@@ -346,6 +349,7 @@ def _require_exact(storage: Storage, listing: Listing, base: Snapshot) -> None:
                     f"and {type} in the folder: that type does not hold all its values, and a layout writes them anew. "
                     "Write those files with one type first."
                 )
+        yield schema, leaves
 
 
 def _require_foreign(storage: Storage, base: Snapshot) -> None:
