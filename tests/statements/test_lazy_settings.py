@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -196,3 +197,21 @@ def test_settings_are_asked_for_again_after_a_set_in_an_open_transaction(
     assert con.execute("FROM kept").fetchall() == [(1,)]
     con.execute("RESET default_collation")
     assert zskip.sql(text, con).fetchall() == [(50,)]
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        *("now()", "get_current_timestamp()", "transaction_timestamp()", "current_timestamp", "localtimestamp"),
+        "TIMESTAMP '2024-01-01' + age(TIMESTAMP '2024-01-01')",
+        *("ago(INTERVAL '0' SECOND)", "today() + get_current_time()", "current_date + current_localtime()"),
+    ],
+)
+def test_what_depends_on_the_clock_is_read_at_once(lake: Path, con: duckdb.DuckDBPyConnection, clock: str) -> None:
+    """Read later, a relation had the files of one time and the condition of another."""
+    text = f"SELECT epoch_us({clock}) FROM '{lake}/t' WHERE a = 1"
+    assert not rewrite(text, con).settled
+    relation = zskip.sql(text, con)
+    after = time.time_ns() // 1000
+    time.sleep(0.002)
+    assert relation.fetchall()[0][0] <= after

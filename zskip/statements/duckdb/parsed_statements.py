@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     from zskip.tablelog.index import Index
 
 
-# What DuckDB replaces by a value when it plans a query, and what needs no parentheses to be called.
+# Words that have another value in another query, of which `_own_functions` cannot tell. All but one need no
+# parentheses, so that DuckDB's parser takes them for columns. `age` counts from today if it is called with one value.
 _FIXED_BY_A_QUERY = frozenset(
     {
-        *("now", "today", "age", "current_date", "current_time", "current_timestamp", "current_localtime"),
-        *("current_localtimestamp", "get_current_time", "get_current_timestamp", "localtime", "localtimestamp"),
-        *("transaction_timestamp", "statement_timestamp", "clock_timestamp", "current_schema", "current_catalog"),
+        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
+        *("current_schema", "current_catalog"),
+        "age",
     }
 )
 # Text that may name Parquet files in a statement that DuckDB's parser does not show.
@@ -144,7 +145,7 @@ def parse_tables(
     foreign = len(places.tables) > len(found) or places.others or of_user
     named = any(word.text.lower() in _FIXED_BY_A_QUERY for word in words if word.kind != "string_const")
     settled = statement.kind == "SELECT" and not (foreign or named or _are_fixed_by_a_query(places.functions))
-    hidden = not _are_own(places.table_functions) or bool(places.table_functions & _FIXED_BY_A_QUERY)
+    hidden = not _are_own(places.table_functions) or _are_fixed_by_a_query(places.table_functions)
     return Parsed(statement, words, places, found, settled, foreign, of_user, hidden)
 
 
@@ -253,7 +254,7 @@ def _texts(values: Iterable[Any]) -> Iterator[str]:
 
 def _are_own(functions: Set[str]) -> bool:
     """Whether all of these functions are DuckDB's own. To ask DuckDB takes longer than many a statement."""
-    return functions <= _FIXED_BY_A_QUERY or functions <= _own_functions().keys() | _FIXED_BY_A_QUERY
+    return not functions or functions <= _own_functions().keys()
 
 
 def _are_fixed_by_a_query(functions: Set[str]) -> bool:
@@ -265,14 +266,20 @@ def _are_fixed_by_a_query(functions: Set[str]) -> bool:
 def _own_functions() -> Mapping[str, bool]:
     """DuckDB's own functions, and its keywords: coalesce and grouping are not among its functions.
 
-    Each with whether DuckDB says that its value is fixed within a query alone. That of a function which some types of
-    arguments make depend on the time zone is not so: `session.guard` knows the zone.
+    Each with whether DuckDB says that its value is fixed within a query alone, or it is a macro that names such a one,
+    as ago. That of a function which some types of arguments make depend on the time zone is not so: `session.guard`
+    knows the zone.
     """
     fixed = "bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')"
     with own_connection().cursor() as con:
         words = con.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
         functions = con.execute(f"SELECT function_name, {fixed} FROM duckdb_functions() GROUP BY ALL").fetchall()
-    return {**{word: False for (word,) in words}, **{name: bool(found) for name, found in functions}}
+        macros = con.execute("SELECT function_name, macro_definition FROM duckdb_functions()").fetchall()
+    own = {**{word: False for (word,) in words}, **{name: bool(found) for name, found in functions}}
+    names = _FIXED_BY_A_QUERY | {name for name, found in own.items() if found}
+    return own | {
+        name: True for name, text in macros if text and not names.isdisjoint(re.findall(r"\w+", text.lower()))
+    }
 
 
 def _refuse_written_files(path: str) -> None:
