@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import write_deltalake
 
 import zskip
 from zskip.cli.main import main
@@ -205,3 +207,23 @@ def test_the_command_line_logs_shows_and_advises(table: zskip.Table, capsys: pyt
     assert json.loads(capsys.readouterr().out) == {"on": False, "plans": []}
     assert main(["advise", table.uri]) == 2
     assert "query_log.start" in capsys.readouterr().err
+
+
+def test_another_table_at_the_same_place_has_a_log_of_its_own(table: zskip.Table) -> None:
+    table.query_log.start()
+    table.plan("user = 1")
+    table.append(pa.table({"item": [1], "user": [2], "price": [3]}))
+    assert len(zskip.open(table.uri).query_log.read()) == 1
+    shutil.rmtree(table.uri)
+    anew = zskip.write(pa.table({"other": range(100)}), table.uri, by="other")
+    assert not anew.query_log.is_on
+    anew.query_log.start()
+    anew.plan("other = 1")
+    assert [each.columns for each in anew.query_log.read()] == [["other"]]
+
+
+def test_a_table_of_another_format_keeps_its_log_without_its_side_car(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "d", pa.table({"id": range(10)}))
+    zskip.open(tmp_path / "d").query_log.start()
+    write_deltalake(tmp_path / "d", pa.table({"id": range(10)}), mode="append")
+    assert zskip.open(tmp_path / "d").query_log.is_on

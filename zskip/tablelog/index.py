@@ -117,7 +117,9 @@ class Index:
         """What this table was asked on this machine, if that is logged."""
         from zskip.tablelog.query_log import QueryLog  # only a plan of a predicate is logged
 
-        return QueryLog(self.storage.uri)
+        # The side-car of a table of another format may be made anew: its own id outlives that.
+        table_id = self.snapshot.table_id if self.source is None else str(self.snapshot.details["table"])
+        return QueryLog(self.storage.uri, table_id)
 
     def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
         """The cached value of a key, made if it is missing. ``size``: its bytes. Two threads may both make it."""

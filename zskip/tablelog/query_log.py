@@ -39,13 +39,16 @@ class Asked:
 
 
 class QueryLog:
-    """The log of one table. It is written from `start` to `stop`, by all processes of this user."""
+    """The log of one table. It is written from `start` to `stop`, by all processes of this user.
 
-    def __init__(self, uri: str) -> None:
+    ``uri``: of the table's folder · ``table_id``: another table at the same place has a log of its own
+    """
+
+    def __init__(self, uri: str, table_id: str) -> None:
         from platformdirs import user_cache_path
 
         self.uri = uri
-        name = hashlib.sha256(uri.encode()).hexdigest()[:32]
+        name = hashlib.sha256(f"{uri} {table_id}".encode()).hexdigest()[:32]
         self._path = user_cache_path("zskip") / "queries" / f"{name}.jsonl"
 
     def start(self) -> None:
