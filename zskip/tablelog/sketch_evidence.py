@@ -131,10 +131,13 @@ class Sketches:
         """The caller holds the lock."""
         if record.name not in self.unreadable:
             _LOG.warning(
-                'The sketch "%s" of the column %s cannot be read, and skips nothing: %s',
+                'Plans of %s read more files than they need: the sketch "%s" of the column %s %s.',
+                self.index.storage.uri,
                 record.name.kind,
                 record.name.column,
-                error,
+                "is gone, as after a vacuum. Open the table again"
+                if isinstance(error.__cause__, FileNotFoundError)
+                else "is damaged. zskip.repair makes it anew",
             )
         self.unreadable[record.name] = str(error)
 

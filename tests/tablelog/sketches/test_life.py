@@ -364,3 +364,16 @@ def test_durations_have_no_values(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="lasted"):
         zskip.write(rows, tmp_path / "t", by=["k"], files=2, sketches={"lasted": "values"})
     assert not (tmp_path / "t").exists()
+
+
+def test_a_sketch_that_a_vacuum_took_is_reported_in_one_line(
+    table: zskip.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = zskip.open(table.uri)
+    table.overwrite(rows(5000, 10))
+    table.vacuum("0 days")
+    assert len(opened.plan(uid(3))) == len(opened.plan("n >= 0"))
+    assert [record.getMessage() for record in caplog.records] == [
+        f'Plans of {table.uri} read more files than they need: the sketch "values" of the column uid is gone, as after '
+        "a vacuum. Open the table again."
+    ]

@@ -237,6 +237,8 @@ class Segment:
             fits &= self._first.shape == (len(groups),) and (np.diff(self._first) > 0).all()
             fits &= 0 < self.key_bits <= 63 - self.file_bits
             fits &= len(self.coverage) <= 1 << self.file_bits
+        except DamagedIndex:  # the file says more of itself
+            raise
         except (*_UNREADABLE, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DamagedIndex(f"{name} is not a segment of a sketch ({error})") from error
         if not fits:
@@ -308,6 +310,8 @@ class Segment:
                 return self._groups[number]
             try:
                 column = self._parquet.read_row_group(number, use_threads=False).column(0)
+            except DamagedIndex:
+                raise
             except _UNREADABLE as error:
                 raise DamagedIndex(f"{self._name} cannot be decoded ({error})") from error
             if column.type != pa.int64() or column.null_count:
