@@ -14,7 +14,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import functools
+import os
 import shutil
 import tempfile
 import time
@@ -26,11 +29,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import zskip
 from tests.clouds import STORES, unavailable
-from zskip.errors import TableNotFound, UncertainCommit
+from zskip.errors import TableNotFound, UncertainCommit, ZskipError
 from zskip.storage import Storage, open_storage
+from zskip.storage.local import LocalStorage
 from zskip.tablelog import indexing, log, vacuum
 from zskip.writer.append import create
 from zskip.writer.compaction.cluster import cluster_folder
@@ -267,3 +272,56 @@ def test_a_lost_answer_of_a_store_that_is_gone_keeps_the_files(disk: Callable[[]
 @pytest.mark.slow
 def test_a_lost_answer_of_a_bucket_that_is_gone_keeps_the_files(s3: Callable[[], tuple[str, Any]]) -> None:
     assert sweep(s3, "append", "unanswered", 1, lasting=True) > 5
+
+
+READING: dict[str, Callable[[str], object]] = {
+    "open": lambda url: zskip.open(url).version,
+    "rows": lambda url: sorted(zskip.open(url).plan("id = 5 OR id > 17").to_arrow()["id"].to_pylist()),
+    "count": lambda url: zskip.open(url).plan("id > 12").count(),
+    "sql": lambda url: sorted(zskip.sql(f"SELECT id FROM '{url}' WHERE id IN (5, 25)").fetchall()),
+    "answered by the index": lambda url: zskip.sql(f"SELECT count(*), max(id) FROM '{url}'").fetchall(),
+    "verify": lambda url: [check.wrong for check in zskip.open(url).verify().checks if check.wrong],
+    "refresh": lambda url: (zskip.open(url).refresh(), zskip.open(url).count())[1],
+}
+ERRNOS = {"failed": errno.EIO, "forbidden": errno.EACCES, "absent": errno.ENOENT}
+
+
+def delta(url: str, _: Any) -> None:
+    for first in (0, 10, 20):
+        write_deltalake(url, rows(first), mode="append")
+
+
+@pytest.mark.parametrize("begin", [begun, indexed, delta])
+@pytest.mark.parametrize("step", READING)
+def test_a_step_that_reads_fails_at_every_call(
+    step: str, begin: Callable[[str, Any], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the same result without what could not be read, or an error: of zskip, or the system's own."""
+    begin(str(tmp_path / "t"), None)
+    expected = READING[step](str(tmp_path / "t"))
+    calls, fails_at, error = 0, 0, OSError()
+
+    def failing(name: str) -> Callable[..., Any]:
+        real = getattr(LocalStorage, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == fails_at:
+                raise error
+            return real(*given, **named)
+
+        return call
+
+    for name in READS:
+        monkeypatch.setattr(LocalStorage, name, failing(name))
+    for fault, number in ERRNOS.items():
+        fails_at = 0
+        while calls >= fails_at:
+            fails_at += 1
+            url = shutil.copytree(tmp_path / "t", tmp_path / f"{fault} {fails_at}")  # of which nothing is cached
+            calls, error = 0, OSError(number, os.strerror(number))
+            what = f"{step}, {fault} at call {fails_at}"
+            with contextlib.suppress(ZskipError, type(error)):
+                assert READING[step](str(url)) == expected, what
+        assert fails_at > 2
