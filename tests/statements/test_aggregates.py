@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import zskip
 from tests.statements.cases import counted
@@ -130,6 +131,55 @@ def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) 
     # DuckDB failed with an internal error: it late-materializes the first rows.
     first = f"SELECT n, s FROM '{tmp_path}/t' WHERE n >= 30 ORDER BY x DESC LIMIT 2"
     assert zskip.sql(first, con).fetchall() == [(39, {"x": 39.0}), (38, {"x": 38.0})]
+
+
+@pytest.mark.parametrize("kind", ["written", "indexed", "Delta", "with a struct"])
+def test_one_file_is_not_asked_for_its_greatest_float_by_its_footer(tmp_path: Path, kind: str) -> None:
+    """In subqueries, tables made of queries and relations, where the index does not answer."""
+    rows = pa.table({"x": [1.0, -1.0, 3.5], "n": [0, 1, 2]})
+    path = tmp_path / "t"
+    match kind:
+        case "indexed":
+            path.mkdir()
+            pq.write_table(rows, path / "0.parquet")
+            zskip.index(path)
+        case "Delta":
+            write_deltalake(path, rows)
+        case "with a struct":
+            rows = rows.append_column("s", pa.array([{"x": 1.0}] * 3))
+            zskip.write(rows, path, by="x")
+        case _:
+            zskip.write(rows, path, by="x")
+    con = duckdb.connect()
+    for condition in (
+        "x = (SELECT max(x) FROM {})",
+        "x IN (SELECT max(x) FROM {})",
+        "x >= ALL (SELECT max(x) FROM {})",
+    ):
+        for columns in ("n",) if kind in ("Delta", "indexed") else ("n", "n + 0 * file_row_number"):
+            statement = f"SELECT {columns} FROM {{}} WHERE {condition}".replace("{}", f"'{path}'")
+            assert zskip.sql(statement, con).fetchall() == [(2,)], statement
+    con.execute("CREATE TABLE kept AS SELECT * FROM (VALUES (0)) v(z)")
+    zskip.sql(f"CREATE OR REPLACE TABLE kept AS SELECT max(x) FROM '{path}'", con)
+    assert con.execute("FROM kept").fetchall() == [(3.5,)]
+    assert zskip.open(path).plan("n >= 0").to_duckdb(con).max("x").fetchall() == [(3.5,)]
+
+
+@pytest.mark.parametrize("type", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"])
+def test_dates_that_have_no_text_are_read(tmp_path: Path, type: str) -> None:
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    years = [] if type == "TIMESTAMP_NS" else ["40000-01-01", "40000-01-01 (BC)"]
+    for number, text in enumerate(["infinity", "-infinity", *years]):
+        rows, path = tmp_path / f"{number}.parquet", tmp_path / f"t{number}"
+        con.execute(f"COPY (SELECT unnest([{type} '{text}', {type} '2024-01-01']) AS d, 7 AS n) TO '{rows}'")
+        zskip.write(str(rows), path, by="n")
+        for statement in ("SELECT min(d), max(d) FROM {}", f"SELECT count(*) FROM {{}} WHERE d <= {type} '2024-06-01'"):
+            shown = f"SELECT COLUMNS(*)::VARCHAR FROM ({statement})"
+            assert (
+                zskip.sql(shown.replace("{}", f"'{path}'"), con).fetchall()
+                == con.sql(shown.replace("{}", f"'{rows}'")).fetchall()
+            ), (text, statement)
 
 
 def test_explain_says_what_each_rule_skipped(lake: Path) -> None:

@@ -519,6 +519,21 @@ def within_digits(values: pa.Array) -> pa.BooleanArray:
     return pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
 
 
+def within_years(values: pa.Array) -> pa.BooleanArray:
+    """Whether each date or timestamp lies in the years 1 to 9999, which all text forms share; null where it is null.
+
+    DuckDB stores infinite ones as the ends of the integers. Nanoseconds end in 1677 and 2262: whole days count.
+    """
+    unit, tick = ticks(values.type), of(values.type).tick(values.type)
+    assert unit is not None
+    assert tick is not None
+    per_day = 86_400 * 10**9 // tick
+    most = (2**63 - 1) // per_day
+    low, high = (pa.scalar(days * per_day, unit) for days in (max(-719_162, 1 - most), min(2_932_897, most)))
+    numbers = values.cast(unit)
+    return pc.and_(pc.greater_equal(numbers, low), pc.less(numbers, high))
+
+
 def is_exact(type: pa.DataType) -> bool:
     """Whether equal values are identical. Floats differ because of NaN and −0.0."""
     return bool(is_integer(type) or is_date(type) or is_timestamp(type) or is_decimal128(type) or is_string(type))

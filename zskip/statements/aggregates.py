@@ -180,10 +180,16 @@ def _grouped(
 
 
 def _is_writable(bounds: pa.Array) -> pa.BooleanArray:
-    """Whether each bound is known, and is a value of its type: an engine refuses a decimal of more digits."""
-    if not t.is_decimal(bounds.type):
-        return bounds.is_valid()
-    return pc.fill_null(t.within_digits(bounds), False)
+    """Whether each bound is known, and its text is read back as the same value.
+
+    An engine refuses a decimal of more digits than its type has. Arrow writes years of more than five digits, and
+    infinite dates, as other years or not at all.
+    """
+    if t.is_decimal(bounds.type):
+        return pc.fill_null(t.within_digits(bounds), False)
+    if t.is_date(bounds.type) or t.is_timestamp(bounds.type):
+        return pc.fill_null(t.within_years(bounds), False)
+    return bounds.is_valid()
 
 
 def _is_exact(type: pa.DataType) -> bool:

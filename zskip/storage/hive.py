@@ -34,7 +34,7 @@ def require_partition_type(column: str, type: pa.DataType) -> None:
 
 
 def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
-    """The text of each value; `NULL` for a null. Raises `SchemaMismatch` for a string that cannot be a folder name.
+    """The text of each value; `NULL` for a null. Raises `SchemaMismatch` for a value that cannot be a folder name.
 
     >>> partition_texts(pa.chunked_array([[True, None]]), "b").to_pylist()
     ['true', '__HIVE_DEFAULT_PARTITION__']
@@ -53,6 +53,11 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
                 f'The column "{column}" holds an empty string or "{NULL}": as a folder name, that would be read as '
                 "NULL. Partition by another column, or replace these values."
             )
+    if t.is_date(values.type) and pc.any(pc.starts_with(texts, "<")).as_py():  # "<value out of range: 13890172>"
+        raise SchemaMismatch(
+            f'The column "{column}" holds an infinite date, or one of a year beyond ±32767, which has no folder name. '
+            "Partition by another column, or replace these values."
+        )
     return pc.fill_null(texts, NULL)
 
 

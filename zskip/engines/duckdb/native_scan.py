@@ -147,16 +147,18 @@ def read_of_files(
     if form is not None and (deleted is not None or form.values):
         shown |= {name: f"{name}_in_file" for name in stored.names if name.lower() in _POSITIONS}
         held = held if shown.keys() == set(shown.values()) else None
-    plain, closed = uniform, False
+    # From the footer of a single file DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A UNION ALL
+    # prevents that; where it would hide columns, a schema does, under which DuckDB 2.0 fails to read a struct by field.
+    footer_maximum = len(files) == 1 and options.may_hold_nan
+    closed = footer_maximum and not of_files
+    by_schema = footer_maximum and of_files and not any(t.is_struct(field.type) for field in stored)
+    plain = uniform and not by_schema
     if uniform:
-        # From the footer of a single file, DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A
-        # schema prevents that. With structs, which DuckDB 2.0 fails to read by field under a schema, a UNION ALL does.
-        structs = any(t.is_struct(field.type) for field in stored)
-        footer_maximum = len(files) == 1 and options.may_hold_nan
-        plain, closed = not footer_maximum or (structs and not of_files), footer_maximum and structs and not of_files
         if plain and not closed and within is None and file_column is None and not partition_by and form is None:
             return Select(options.plain(), {FILES: without_patterns(files)})
         whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
+    if by_schema:
+        held = None
     types = {field.name: duckdb_type(field.type) for field in schema}
     inside = stored_columns(stored)
     if plain:
