@@ -64,7 +64,6 @@ class Pieces:
             written = target.getvalue()
         with naming(path), open(path, "ab") as file:
             file.write(written)
-        pa.default_memory_pool().release_unused()  # else the allocator keeps several times what is alive
         start, self._end = self._end, self._end + len(written)
         return start, len(written)
 
@@ -109,6 +108,7 @@ class Batch:
             for number, rows in split(table, group, np.arange(_HASHED), 1):
                 pieces.add(number, rows.drop_columns([FILE_NUMBER]))
                 sizes[number] += rows.nbytes
+            pa.default_memory_pool().release_unused()  # else the allocator keeps several times what is alive
         numbers, size = [[0]], int(sizes[0])
         for number in range(1, _HASHED):
             size += int(sizes[number])

@@ -213,6 +213,8 @@ class _Upsert:
         del placed
         if len(taken) < len(keys):
             self.inserted.add(0, rows.take(pa.array(np.setdiff1d(np.arange(len(keys)), taken))))
+        if self.batch.is_spilled:
+            pa.default_memory_pool().release_unused()
         return len(np.unique(_joined([found.keys for found in matches.values()])))
 
     def replaced(self, file: int) -> pa.Table:
