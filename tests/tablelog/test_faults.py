@@ -292,7 +292,9 @@ def delta(url: str, _: Any) -> None:
 
 
 @pytest.mark.parametrize("begin", [begun, indexed, delta])
-@pytest.mark.parametrize("step", READING)
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.slow] if step == "verify" else []) for step in READING]
+)
 def test_a_step_that_reads_fails_at_every_call(
     step: str, begin: Callable[[str, Any], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
