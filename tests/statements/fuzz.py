@@ -21,10 +21,11 @@ from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zskip
-from tests.statements.random_statements import COLUMNS, MACROS, Statement, random_statement
+from tests.statements.random_statements import COLUMNS, MACROS, TABLES, Statement, random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements import joins
 from zskip.statements.duckdb import pruning_rule
@@ -51,7 +52,8 @@ class _Answer(NamedTuple):
 
 @contextmanager
 def sides(folder: Path) -> Iterator[Sides]:
-    """A table that zskip wrote, one with partitions and a schema that grew, and a folder of others' files.
+    """A table that zskip wrote, one with partitions and a schema that grew, and two folders of others' files: of
+    several, and of one without NaN, of which DuckDB would answer max by the footer.
 
     Meanwhile every statement is explained, and joins ask for keys whatever that costs: tables this small never would.
     """
@@ -66,7 +68,10 @@ def sides(folder: Path) -> Iterator[Sides]:
         part = ordered.slice(10 * number, 10)
         pq.write_table(part.drop_columns(["s"]) if number == 2 else part, folder / "t2" / f"{number}.parquet")
     zskip.index(folder / "t2")
-    names = ("t0", "t1", "t2")
+    (folder / "t3").mkdir()
+    number = pc.if_else(pc.is_nan(rows["x"]), None, rows["x"])
+    pq.write_table(rows.set_column(rows.schema.get_field_index("x"), "x", number), folder / "t3" / "0.parquet")
+    zskip.index(folder / "t3")
     eager = patch.multiple(joins, _QUERY_SECONDS=-1000.0, _FILE_SECONDS=10.0)
     explained = patch.object(pruning_rule, "FEW_FILES", -1)
     with eager, explained, duckdb.connect() as own, duckdb.connect() as plain:
@@ -74,13 +79,13 @@ def sides(folder: Path) -> Iterator[Sides]:
             con.execute("SET threads = 1")
             for macro in MACROS:
                 con.execute(macro)
-        for name in names:
+        for name in TABLES:
             columns = ", ".join(zskip.open(folder / name).schema.names).replace("part", "part::INTEGER AS part")
             plain.execute(
                 f"CREATE TABLE {name} AS SELECT {columns} FROM read_parquet('{folder}/{name}/**/*.parquet', "
                 "union_by_name = true)"
             )
-        yield Sides({name: str(folder / name) for name in names}, own, plain)
+        yield Sides({name: str(folder / name) for name in TABLES}, own, plain)
 
 
 def _rows(random: Random) -> pa.Table:

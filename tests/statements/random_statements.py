@@ -1,4 +1,4 @@
-"""Random statements of every kind over tables ``t0``, ``t1``, ``t2``, a view ``v`` and some macros.
+"""Random statements of every kind over tables ``t0`` to ``t3``, a view ``v`` and some macros.
 
 A column has a kind: n(umber), x (a double), t(ext), d(ate), s (a struct of a number ``a`` and a text ``c``). Whatever a
 statement leaves open (the rows of a LIMIT, a window's ties) is ordered by all columns; some statements are in error.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+TABLES = ("t0", "t1", "t2", "t3")
 COLUMNS = {"key": "n", "val": "n", "txt": "t", "day": "d", "x": "x", "s": "s", "part": "n"}
 MACROS = [
     "CREATE MACRO twice(n) AS n * 2",
@@ -78,7 +79,7 @@ class _Grammar:
         self._random = random
         self._aliases = 0
         self._values: list[Any] = []
-        self._tables = {name: list(COLUMNS.items()) for name in ("t0", "t1", "t2")}
+        self._tables = {name: list(COLUMNS.items()) for name in TABLES}
         # Its column x was added later.
         self._tables["t1"].sort(key=lambda pair: pair[0] == "x")
         self._with_parameters = random.random() < 0.2
@@ -130,7 +131,7 @@ class _Grammar:
         """CTEs, some of them by the name of a table."""
         kind = self._random.random()
         if kind < 0.15:
-            table = self._one(["t0", "t1", "t2"])
+            table = self._one(list(TABLES))
             self._tables["r"] = [("n", "n")]
             step = self._one([f"SELECT n + 1 FROM r JOIN {table} ON {table}.key = r.n", "SELECT n + 2 FROM r"])
             return (
@@ -139,7 +140,7 @@ class _Grammar:
             )
         hint = self._one(["", "", "NOT MATERIALIZED ", "MATERIALIZED "])
         body, columns = self._query(1, [])
-        name = self._one(["y", "y", "t0", "t1", "t2"])
+        name = self._one(["y", "y", *TABLES])
         names = ""
         # A set operation over the name would be recursive, and might never end.
         recursive = "RECURSIVE " if self._chance(0.2) and not re.search(rf"\b{name}\b", body) else ""
@@ -222,7 +223,7 @@ class _Grammar:
 
     def _null_keys(self) -> tuple[str, list[tuple[str, str]]]:
         """A table's keys beside those of rows that have NULL where the table may not."""
-        name, alias = self._one(["t0", "t1", "t2"]), self._alias()
+        name, alias = self._one(list(TABLES)), self._alias()
         other, columns = self._row_maker()
         visible = [Column(alias, *pair) for pair in dict(self._tables[name]).items()]
         pairs = [(a, b) for a in visible for b in columns if a.kind == b.kind and a.kind in "ntd"]
@@ -238,7 +239,7 @@ class _Grammar:
 
     def _filtered_star(self) -> tuple[str, list[tuple[str, str]]]:
         """A condition on a column that a star by a pattern chooses, under another name."""
-        name, alias = self._one(["t0", "t1", "t2"]), self._alias()
+        name, alias = self._one(list(TABLES)), self._alias()
         stars, columns = self._star_pattern([Column("", *pair) for pair in dict(self._tables[name]).items()])
         fresh = [(f"c{at}", kind) for at, (_, kind) in enumerate(columns)]
         tested = self._one(fresh or [("c0", "n")])
@@ -369,7 +370,7 @@ class _Grammar:
 
     def _row_maker(self) -> tuple[str, list[Column]]:
         """A table whose rows are made of a table's: from structs, whole rows or grouping sets, with NULL among them."""
-        name, alias, outer = self._one(["t0", "t1", "t2"]), self._alias(), self._alias()
+        name, alias, outer = self._one(list(TABLES)), self._alias(), self._alias()
         columns = dict(self._tables[name])
         keys = [key for key, kind in columns.items() if kind in "ntd"] or list(columns)
         key = "key" if "key" in keys and self._chance(0.6) else self._one(keys)
