@@ -520,6 +520,7 @@ class _Grammar:
                 f"NOT EXISTS ({body})",
                 f"{number} {self._one(['=', '<', '>='])} {self._one(['ANY', 'ALL'])} ({body})",
                 f"{number} <= {self._scalar(depth, visible)}",
+                f"{self._term('x', visible)} {self._one(['=', '>=', 'IN'])} (SELECT max(x) FROM {self._one(TABLES)})",
             ]
         )
 
