@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,28 @@ def test_a_clustering_column_can_be_widened(narrow: pa.DataType, wide: pa.DataTy
     table.optimize(full=True)
     assert table.plan("a > 65535").count() == 1
     assert table.plan("b IS NULL").count() == 200
+
+
+@pytest.mark.parametrize(
+    ("type", "given", "values"),
+    [
+        (pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin"), [1, 2]),
+        (pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "UTC"), [1, 2]),
+        (pa.binary(), pa.binary(2), [b"ab", b"cd"]),
+        (pa.list_(pa.binary()), pa.list_(pa.binary(2)), [[b"ab"], [b"cd", None]]),
+        (pa.struct({"x": pa.binary()}), pa.struct({"x": pa.binary(2)}), [{"x": b"ab"}, None]),
+    ],
+    ids=str,
+)
+def test_rows_of_a_type_whose_values_the_column_holds_are_taken(
+    type: pa.DataType, given: pa.DataType, values: list[Any], tmp_path: Path
+) -> None:
+    table = zskip.write(pa.table({"id": [1], "v": pa.array(values[:1], type)}), tmp_path / "t", by="id")
+    table.append(pa.table({"id": [2], "v": pa.array(values[1:], given)}))
+    table.upsert(pa.table({"id": [2, 3], "v": pa.array(values[::-1], given)}), on="id")
+    assert table.schema.field("v").type == type
+    found = dict(zip(*(table.to_arrow()[name].to_pylist() for name in ("id", "v")), strict=True))
+    assert found == dict(zip([1, 2, 3], pa.array([values[0], *values[::-1]], type).to_pylist(), strict=True))
 
 
 def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Table) -> None:

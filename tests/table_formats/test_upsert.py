@@ -227,6 +227,21 @@ def test_columns_stay_as_they_are(name: str, tmp_path: Path) -> None:
     assert table.content() == dict.fromkeys(range(80), 1)
 
 
+def test_bytes_of_a_fixed_width_as_the_formats_library_returns_them(tmp_path: Path) -> None:
+    rows = pa.table({"id": pa.array([b"ab", b"cd"], pa.binary(2)), "f": pa.array([b"xyz", None], pa.binary(3))})
+    catalog = catalog_in(tmp_path)
+    catalog.create_table("n.t", rows.schema).append(rows)
+    theirs = catalog.load_table("n.t").scan().to_arrow()
+    done = zskip.open(catalog.load_table("n.t")).upsert(theirs, on="id")
+    assert (done.inserted, done.updated) == (0, 2)
+    before = catalog.load_table("n.t").scan().to_arrow()
+    assert before.sort_by("id").to_pylist() == rows.to_pylist()
+    for wrong in (pa.array([b"12"], pa.binary(2)), pa.array([b"1234"], pa.binary(4)), pa.array([b"12"])):
+        with pytest.raises(SchemaMismatch, match=r'A value of the column "f" does not fit fixed_size_binary\[3\]'):
+            zskip.open(catalog.load_table("n.t")).upsert(pa.table({"id": [b"cd"], "f": wrong}), on="id")
+    assert catalog.load_table("n.t").scan().to_arrow().equals(before)
+
+
 REQUIRED = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string(), False)])
 
 

@@ -194,6 +194,15 @@ def test_what_is_refused_leaves_the_table_as_it_is(tmp_path: Path) -> None:
     assert table.upsert(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}), on="id").version == 1
 
 
+@pytest.mark.parametrize(("key", "named"), [("S", '"s" of type struct'), ("l", '"l" of type list'), ("s.x", '"s.x"')])
+def test_a_key_within_a_column_is_refused_at_once(key: str, named: str, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "s": [{"x": 1}, {"x": 2}], "l": [[1], [2]]})
+    table = zskip.write(rows, tmp_path / "t", by="id")
+    with pytest.raises(InvalidOption, match=f"{named}.*A key consists of whole columns that are not nested"):
+        table.upsert(rows, on=key)
+    assert table.version == 1
+
+
 SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
     "a table": lambda rows, _: rows,
     "a stream": lambda rows, _: pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=999)),

@@ -137,6 +137,14 @@ SHELLS = ("bash", "zsh", "fish")
 _VERBATIM = "\0"
 
 
+# The library's functions that are no commands of their own, with the commands that do their work.
+_ELSEWHERE = {
+    "sql": ' "zskip query" answers whole statements.',
+    "repair": ' "zskip index --repair" rebuilds the lost parts of an index.',
+    "refresh": ' "zskip index --refresh" takes up what changed in a folder.',
+}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors name the nearest command, option or choice; options may stand between arguments."""
 
@@ -145,8 +153,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Argparse's own check, which lists all choices."""
         if action.choices is not None and value not in action.choices:
-            if action.metavar == "COMMAND" and value == "sql":
-                hint = ' "zskip query" answers whole statements.'
+            if action.metavar == "COMMAND" and value in _ELSEWHERE:
+                hint = _ELSEWHERE[value]
             else:
                 hint = nearest(str(value), action.choices)
             raise argparse.ArgumentError(action, f'there is no "{value}".{hint}')

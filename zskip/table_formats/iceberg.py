@@ -26,6 +26,7 @@ from zskip.errors import (
     CorruptFile,
     InvalidOption,
     MissingDependency,
+    SchemaMismatch,
     TableNotFound,
     UnsupportedFormat,
     first_line,
@@ -686,8 +687,16 @@ def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertool
 
     _require_lists_kept(table, rows)
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    arranged = pa.Table.from_arrays([rows.column(one.name).cast(one.type) for one in schema], schema=schema)
+    arranged = pa.Table.from_arrays([_as_stored(rows.column(one.name), one) for one in schema], schema=schema)
     return _dataframe_to_data_files(table.metadata, arranged, table.io, run, numbers)
+
+
+def _as_stored(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """The values in the type of a field. Raises `SchemaMismatch`, as for bytes of another width."""
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaMismatch(f'A value of the column "{field.name}" does not fit {field.type}: {error}') from error
 
 
 def _require_lists_kept(table: Table, rows: pa.Table) -> None:

@@ -62,7 +62,8 @@ def index_files(
     else:
         listing = data_files(storage)
         if not len(listing):
-            raise NoParquet(f"There is no Parquet file in {storage.uri}.")
+            missing = storage.local is not None and not storage.local.exists()
+            raise NoParquet(f"There is no {'folder' if missing else 'Parquet file in'} {storage.uri}.")
         refuse_files_of_tables(storage, listing.path)
         _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)

@@ -84,7 +84,9 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that represents every value of both types exactly; None if there is none.
 
-    Timestamps of two units have none: the finer unit has the smaller range, and the coarser one rounds.
+    ``one``, the table's type, stays as it is beside an instant in another time zone, and bytes beside bytes of a fixed
+    width: so rows of Iceberg's type fixed come back from its library. Timestamps of two units have no common type: the
+    finer unit has the smaller range, and the coarser one rounds.
 
     >>> common_type(pa.int16(), pa.uint16()), common_type(pa.int64(), pa.float64())
     (DataType(int32), None)
@@ -93,6 +95,10 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if t.is_null(one) or t.is_null(other):
         return other if t.is_null(one) else one
+    if t.is_binary(one) and t.is_fixed_size_binary(other):
+        return one
+    if t.is_timestamp(one) and t.is_timestamp(other) and one.unit == other.unit and one.tz and other.tz:
+        return one
     for left, right in ((one, other), (other, one)):
         wider = _widened(left, right)
         if wider is not None:

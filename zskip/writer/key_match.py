@@ -138,11 +138,20 @@ def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """
     if not on:
         raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
+    nested = {field.name.lower(): field for field in schema.arrow if t.is_nested(field.type)}
+    for name in on:
+        if name.lower() in nested:
+            field = nested[name.lower()]
+            raise InvalidOption(
+                f'on= names "{field.name}" of type {field.type}. A key consists of whole columns that are not nested.'
+            )
     columns = schema.orderable(on)
     require_distinct([column.path for column in columns], "on")
     for column in columns:
         if len(column.parts) > 1:
-            raise InvalidOption(f'on= names "{column.path}", a field of a column. A key consists of whole columns.')
+            raise InvalidOption(
+                f'on= names "{column.path}", a field of a column. A key consists of whole columns that are not nested.'
+            )
     return tuple(column.parts[0] for column in columns)
 
 
