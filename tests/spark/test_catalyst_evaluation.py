@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
 from collections import Counter
 from pathlib import Path
@@ -13,8 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+import zskip
 from tests.pruning.grammar import Grammar
 from tests.pruning.oracles import described
 from tests.pruning.units import Field, random_file_statistics, random_units
@@ -110,6 +114,36 @@ def test_units_whose_value_raises_are_kept(spark: SparkSession, table: Table) ->
         assert kept(table, rows, "CAST(concat(substr(s.b, 23), if(s.a = 2, 'x', '')) AS INT) = 3", jvm) == {3, 7}
     with session(spark, ansi=False):
         assert kept(table, zs.table(spark, table), "CAST(concat(substr(s.b, 23), 'x') AS INT) = 3", jvm) == set()
+
+
+@pytest.mark.parametrize("connector", [False, True])
+def test_errors_of_values_are_not_logged(
+    spark: SparkSession, tmp_path: Path, connector: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each error that reaches PySpark is logged by it, with Java's stack."""
+    logged: list[logging.LogRecord] = []
+    monkeypatch.setattr(PySparkLogger.getLogger("SQLQueryContextLogger"), "handle", logged.append)
+    rows = pa.table({"n": range(0, 4096, 2)})
+    zskip.write(rows, tmp_path / "t", by="n", files=4)
+    with session(spark, ansi=True):
+        stored, pruned = spark.read.parquet(str(tmp_path / "t")), zs.table(spark, tmp_path / "t", connector=connector)
+        where = "10 DIV (n % 2 - 1) - n = -210"  # an error for odd numbers, which lie between the bounds of each file
+        assert pruned.where(where).collect() == stored.where(where).collect() == [(200,)]
+        assert not logged
+        with pytest.raises(PySparkException, match="ARITHMETIC_OVERFLOW"):
+            pruned.where("n + 9223372036854775000 > 0").collect()
+        assert len(logged) == 1  # that of the query itself
+
+
+def test_the_rest_is_not_evaluated_after_an_error(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalyst, "_TOGETHER", 2)
+    with session(spark, ansi=True):
+        rows = zs.table(spark, table)
+        # The texts of files are evaluated in their order. That of file 4 raises an error.
+        where = "CAST(if(s.b LIKE '%04:04:04%', 'x', substr(s.b, 23)) AS INT) = 1"
+        assert kept(table, rows, where, Jvm(spark)) == {1, 4, *range(6, FILES + 2)}
 
 
 def test_no_more_values_are_evaluated_than_the_limits(

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from cachetools import LRUCache
 
-from zskip.errors import CorruptFile, ZskipError
+from zskip.errors import CorruptFile, DamagedIndex, ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors, logged
 from zskip.plan.scan import Scan
@@ -24,6 +24,7 @@ from zskip.spark.spark_types import spark_schema
 from zskip.statements.joins import file_slices
 from zskip.tablelog import freshness
 from zskip.tablelog.index import Index
+from zskip.tablelog.log import is_expired
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -114,14 +115,20 @@ class SnapshotFiles:
             try:
                 return _read(logged(find_survivors(self.index, predicate, changes=changes)))
             except Exception as error:
+                everything = _read(find_survivors(self.index, None, changes=changes))
                 self.warn(error)
+                return everything
         return _read(find_survivors(self.index, None, changes=changes))
 
     def _lost(self, error: Exception) -> Exception:
-        snapshot, uri = self.index.snapshot, self.index.storage.uri
+        index, uri = self.index, self.index.storage.uri
+        # A part of the index is gone together with its version: there is nothing to repair.
+        is_vacuumed = isinstance(error, DamagedIndex) and not index.source and is_expired(index.storage, index.version)
+        why = "a vacuum has removed statistics of this version." if is_vacuumed else error
         return self.jvm.error(
-            f"The files of version {snapshot.version} of {uri} cannot be looked up any more: {error} If a vacuum has "
-            f"removed them, this DataFrame is older than what it kept. Make it anew: zskip.spark.table(spark, {uri!r})."
+            f"The files of version {index.snapshot.version} of {uri} cannot be looked up any more: {why} If a vacuum "
+            "has removed them, this DataFrame is older than what it kept. Make it anew: "
+            f"zskip.spark.table(spark, {uri!r})."
         )
 
     def warn(self, error: Exception) -> None:
