@@ -71,6 +71,8 @@ CASES = [
     # tables, files and columns that are not there, or not what they should be
     (1, "plan none 'a = 1'", "There is no zskip table"),
     (1, "plan t 'nope = 1'", "There is no column"),
+    (1, "plan flights 'origin = JFK'", "Text needs single quotes."),
+    (1, "plan flights 'origin IN (\"JFK\")'", "Text needs single quotes."),
     (1, "plan t 'a = 1' --file nope.parquet", "has no"),
     (1, "query t --columns nope", "There is no"),
     (1, "query flights TRUE --columns orign", 'Did you mean "origin"'),
@@ -82,6 +84,7 @@ CASES = [
     (1, "bench t --queries none", "cannot be read"),
     (1, "explore t --workload none", "cannot be read"),
     (1, "restore t 99", "has no"),
+    (1, "query \"SELECT * FROM 'plain'\"", "but 1 Parquet file. Index them by"),
     (1, "info new", "zskip write or zskip index"),
     (1, "query \"SELECT * FROM 'lake/new'\"", "zskip write or zskip index"),
     (1, "index none", "There is no folder "),
@@ -122,9 +125,10 @@ def lake(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pq.read_table(fixtures / "flights.parquet", columns=["date", "carrier", "origin", "distance"]).slice(0, 500)
     pq.write_table(rows, folder / "flights.parquet")
     pq.write_table(pa.table({"list": [[1], [2]]}), folder / "nested.parquet")
-    for name in ("raw", "corrupt"):
+    for name in ("raw", "corrupt", "plain"):
         (folder / name).mkdir()
     pq.write_table(rows, folder / "raw" / "x.parquet")
+    pq.write_table(rows, folder / "plain" / "x.parquet")
     (folder / "corrupt" / "a.parquet").write_bytes(b"PAR1 this is not what it says PAR1")
     (folder / "queries.sql").write_text("a = 1")
     zskip.index(folder / "raw")

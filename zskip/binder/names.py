@@ -55,7 +55,7 @@ class Names:
             hint = " One has this name with the dot in it: put it in quotes." if dotted else None
             raise UnknownColumn(
                 f"There is no column {path if dotted else in_quotes(path)}."
-                f"{hint or nearest(path, self.schema.columns)}",
+                f"{hint or nearest(path, self.schema.columns)}{_text_hint(node)}",
                 self.source.text,
                 span(self.source, node),
             )
@@ -127,6 +127,12 @@ class Names:
             return [self.reference(node).path]
         except Refused:
             return self._leaves_under(node.parts[0].name)
+
+
+def _text_hint(node: exp.Expr) -> str:
+    """A hint for a name where a condition mostly has a constant: ``tailnum = "N14228"``."""
+    is_compared = isinstance(node.parent, exp.Predicate) and node.arg_key != "this"
+    return " Text needs single quotes." if is_compared and isinstance(node, exp.Column) and len(node.parts) == 1 else ""
 
 
 def _name_parts(node: exp.Expr) -> list[str]:

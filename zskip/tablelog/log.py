@@ -178,11 +178,12 @@ def load(storage: Storage, version: int | None = None, as_of: datetime | None = 
     else:
         snapshot = read_entry(storage, version) if 0 < version < _LARGEST_VERSION else None
     if snapshot is None:
-        raise TableNotFound(_not_found(storage, version))
+        raise TableNotFound(not_found(storage, version))
     return snapshot
 
 
-def _not_found(storage: Storage, version: int | None) -> str:
+def not_found(storage: Storage, version: int | None = None) -> str:
+    """Why a folder has no such version: what lies there instead, and what to do."""
     now = newest(storage)
     if now is None:
         files = len(storage.list(hidden=False).parquet())
@@ -208,7 +209,7 @@ def _kept(storage: Storage, newest: Snapshot) -> range:
 def _version_as_of(storage: Storage, moment: datetime) -> int:
     now = newest(storage)
     if now is None:
-        raise TableNotFound(_not_found(storage, None))
+        raise TableNotFound(not_found(storage))
     kept = _kept(storage, now)
     low, high = 0, len(kept)
     while low < high:

@@ -12,6 +12,7 @@ DuckDB's own planner decides which conditions apply to which scan: DuckDB explai
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +42,8 @@ from zskip.statements.duckdb.session import (
 from zskip.statements.duckdb.stubs import empty_rows, named_columns, names_file_columns
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
+from zskip.storage import open_storage
+from zskip.tablelog.log import not_found
 
 if TYPE_CHECKING:
     import duckdb
@@ -213,6 +216,8 @@ def _run(
             raise duckdb.CatalogException(
                 f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
             ) from None
+        if missing is not None and f"'{missing[1]}'" in text and os.path.isdir(missing[1]):
+            raise TableNotFound(not_found(open_storage(missing[1]))) from None
         raise
 
 
