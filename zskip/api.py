@@ -130,6 +130,8 @@ def write(
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     if base is None and mode == "error":
         _refuse_others(storage)
+    if base is None:
+        _refuse_own_source(storage, source)
     rows = backend.open_rows(source, options_of_end(source, path, storage_options, None))
     dimensions = given_joins(joins)
     if base is not None and mode == "append":
@@ -147,6 +149,20 @@ def write(
         )
         options = replace(options, workload=queries)
     return Table(storage, create(storage, base, rows, options, backend, joins=dimensions))
+
+
+def _refuse_own_source(storage: Storage, source: Any) -> None:
+    """Raise `InvalidOption` if a new table would lie in a local folder that is its source: who reads or indexes that
+    folder again would find the table's files among its own."""
+    for path in source if isinstance(source, (list, tuple)) else [source]:
+        if not isinstance(path, (str, os.PathLike)) or storage.local is None or not os.path.isdir(path):
+            continue
+        inside = Path(os.path.realpath(storage.uri))
+        if Path(os.path.realpath(path)) in inside.parents:
+            raise InvalidOption(
+                f"{storage.uri} lies in its own source, the folder {os.fspath(path)}, which could then not be read "
+                "again: choose a folder outside it, or lay it out in place by zskip.cluster(path, by=…)."
+            )
 
 
 def _refuse_others(storage: Storage) -> None:

@@ -92,6 +92,8 @@ CASES = [
     (1, "index corrupt", "a.parquet"),
     (1, "write corrupt/a.parquet new --by x", "a.parquet"),
     (1, "write none new --by x", "none"),
+    (2, "write plain plain/new --by date", "plain/new lies in its own source, the folder plain"),
+    (2, "write raw raw/day=1/new --by date", "new lies in its own source, the folder raw"),
     (1, "write flights.parquet new --by carier", 'Did you mean "carrier"?'),
     (1, "write nested.parquet new --by list", "cannot be ordered"),
     (1, "write flights.parquet flights --by date", "Say --mode append or --mode overwrite."),
