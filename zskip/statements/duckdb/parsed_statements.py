@@ -273,13 +273,12 @@ def _own_functions() -> Mapping[str, bool]:
     fixed = "bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')"
     with own_connection().cursor() as con:
         words = con.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
-        functions = con.execute(f"SELECT function_name, {fixed} FROM duckdb_functions() GROUP BY ALL").fetchall()
-        macros = con.execute("SELECT function_name, macro_definition FROM duckdb_functions()").fetchall()
-    own = {**{word: False for (word,) in words}, **{name: bool(found) for name, found in functions}}
+        functions = con.execute(f"""
+            SELECT function_name, {fixed}, lower(string_agg(macro_definition, ' ')) FROM duckdb_functions()
+            GROUP BY function_name""").fetchall()
+    own = {**{word: False for (word,) in words}, **{name: bool(found) for name, found, _ in functions}}
     names = _FIXED_BY_A_QUERY | {name for name, found in own.items() if found}
-    return own | {
-        name: True for name, text in macros if text and not names.isdisjoint(re.findall(r"\w+", text.lower()))
-    }
+    return own | {name: True for name, _, text in functions if text and not names.isdisjoint(re.findall(r"\w+", text))}
 
 
 def _refuse_written_files(path: str) -> None:
