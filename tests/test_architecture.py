@@ -228,6 +228,8 @@ FIRST_CALLS = {
         "pyarrow.compute",
         "zskip.pruning",
     ),
+    "zskip.polars.scan(sys.argv[1])": ("pyspark",),
+    "zskip.spark, zskip.plot, zskip.layouts, zskip.curves, zskip.bench": ("pyspark", "pandas"),
 }
 """What the first call of a process does not load, over a table of few files."""
 

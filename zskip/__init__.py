@@ -28,6 +28,12 @@ from zskip.errors import (
 )
 
 if TYPE_CHECKING:
+    from zskip import bench as bench
+    from zskip import curves as curves
+    from zskip import layouts as layouts
+    from zskip import plot as plot
+    from zskip import polars as polars
+    from zskip import spark as spark
     from zskip.api import advise, attach, cluster, index, read, repair, write
     from zskip.api import open as open  # noqa: A004  # the name that a user says
     from zskip.cli.demo import demo_data
@@ -81,6 +87,7 @@ _HOMES = {
     "plan": ("Plan",),
     "statements.duckdb": ("explain", "sql"),
     "table": ("Table",),
+    **{name: (name,) for name in ("bench", "curves", "layouts", "plot", "polars", "spark")},
 }
 
 _ENGINES = {

@@ -139,6 +139,7 @@ def test_what_is_of_the_type_null_comes_back(values: pa.Array, tmp_path: Path) -
     table = zskip.write(rows, tmp_path / "t", by=["n"], files=3)
     assert table.to_arrow().sort_by("n").equals(rows)
     assert table.plan("nothing IS NULL AND n < 4").count() == rows["nothing"].slice(0, 4).null_count
+    assert table.verify(random=3).held
 
 
 def test_geometries_stay_geometries(tmp_path: Path) -> None:

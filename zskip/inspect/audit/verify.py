@@ -420,7 +420,7 @@ def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, s
     with connection.cursor() as hashing:
         for found in _gathered(batches):
             rows = _with_types(found, schema)
-            hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
+            hashing.register("found", rows.cast(_with_leaves(rows.schema, _importable_leaf)).combine_chunks())
             ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
             count, total = count + rows.num_rows, total + int(hashes)
     return count, total
@@ -451,15 +451,20 @@ def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             values = [None if text is None else read(text) for text in texts]
             plain = pa.array([None if value is None else value.as_py() for value in values], logical)
             rows = rows.set_column(number, field.name, plain.cast(field.type))
-    return rows.cast(schema)
+    return rows.cast(_with_leaves(schema, _null_as_duckdb_gives_it))
 
 
-def _importable(schema: pa.Schema) -> pa.Schema:
-    """The schema with types that DuckDB imports from Arrow. Distinct values stay distinct."""
-    return pa.schema([field.with_type(t.with_leaves(field.type, _importable_leaf)) for field in schema])
+def _null_as_duckdb_gives_it(type: pa.DataType) -> pa.DataType:
+    """Arrow casts NULLs of its type null to any type, and none back."""
+    return pa.int32() if t.is_null(type) else type
+
+
+def _with_leaves(schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema([field.with_type(t.with_leaves(field.type, change)) for field in schema])
 
 
 def _importable_leaf(type: pa.DataType) -> pa.DataType:
+    """A type that DuckDB imports from Arrow, in which distinct values stay distinct."""
     if t.is_float16(type):
         return pa.float32()
     return pa.string() if t.is_decimal(type) and type.precision > 38 else type
