@@ -40,9 +40,6 @@ def logged(table: zskip.Table, log: Path, *more: str) -> None:
         con.execute("SELECT b FROM flows WHERE a = $1", [5]).fetchall()
         con.execute("SELECT max(a) FROM flows").fetchall()
         con.execute(f"WITH w AS (SELECT * FROM '{path}/*.parquet' WHERE a > 3) SELECT b FROM w WHERE a < 9").fetchall()
-        for wrong in ("nope, a", "a, sum(b)", "a.b"):
-            with pytest.raises(duckdb.BinderException):
-                con.execute(f"SELECT {wrong} FROM read_parquet('{path}/*.parquet') WHERE a = 2")
         con.execute("SELECT z FROM other WHERE a = 1").fetchall()
         con.execute("CREATE TABLE more AS SELECT 1 AS a").fetchall()
         for statement in more:
@@ -72,7 +69,6 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
         *(f'SELECT * FROM "conn" WHERE a = {number}' for number in (11, 12, 13, 14)),
         "SELECT * FROM \"conn\" WHERE b = 'x15'",
     )
-    assert found.left_out["is refused by DuckDB, so that it reads nothing"] == 3
     assert queries_of(found) == found.queries  # what `advise`, `write` and `bench` take
     assert found.left_out["has parameters, whose values the log does not hold"] == 1
     assert found.left_out["has no condition on its columns"] == 1

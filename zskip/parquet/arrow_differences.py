@@ -202,7 +202,7 @@ def leaves(type: pa.DataType) -> Iterator[pa.DataType]:
     elif t.is_map(type):
         yield from leaves(type.key_type)
         yield from leaves(type.item_type)
-    elif _is_list(type):
+    elif _is_list(type) or t.is_list_view(type) or t.is_large_list_view(type):
         yield from leaves(type.value_type)
     else:
         yield type

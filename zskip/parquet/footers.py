@@ -20,6 +20,7 @@ from zskip.parquet import footer_reads, trust
 from zskip.parquet.arrow_differences import (
     geo_metadata,
     holds_clock,
+    leaves,
     open_parquet,
     with_instants_of_all,
     with_parquet_types,
@@ -367,22 +368,10 @@ def _leaf_numbers(schema: Schema) -> Iterator[tuple[str, int]]:
     """The number of each column among the leaves of its Parquet schema."""
     number = 0
     for column in schema:
-        leaves = _leaf_count(column.type)
-        if leaves == 1:
+        count = len(list(leaves(column.type)))
+        if count == 1:
             yield column.path, number
-        number += leaves
-
-
-def _leaf_count(type: pa.DataType) -> int:
-    if isinstance(type, pa.BaseExtensionType):
-        return _leaf_count(type.storage_type)
-    if t.is_struct(type):
-        return sum(_leaf_count(type.field(index).type) for index in range(type.num_fields))
-    if t.is_map(type):
-        return _leaf_count(type.key_type) + _leaf_count(type.item_type)
-    if t.is_nested(type) and hasattr(type, "value_type"):
-        return _leaf_count(type.value_type)
-    return 1
+        number += count
 
 
 def _with_partitions(
