@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zskip import layouts
-from zskip.layouts.fitting_task import Widths
+from zskip.layouts.fitting import Widths
 from zskip.stats import Ranges, Statistics
 from zskip.writer.look_ups import LookUps
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from zskip import curves, layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
 from zskip.layouts.cells import hilbert_cells, linear_cells, zorder_cells
-from zskip.layouts.fitting_task import task_of
+from zskip.layouts.fitting import task_of
 from zskip.layouts.greedy_tree import _literals, tree_cells
 from zskip.layouts.reads import Sample, whole_read
 from zskip.layouts.row_order import _Tiles

@@ -12,7 +12,7 @@ from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.layouts.fitting_task import Widths, task_of
+from zskip.layouts.fitting import Widths, task_of
 from zskip.stats import collect
 
 ROWS, FILES = 20_000, 25

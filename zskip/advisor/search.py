@@ -20,9 +20,7 @@ from zskip.core.option_checks import Progress
 from zskip.core.schema import Schema, join_names
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
-from zskip.layouts.fitting import fitted
-from zskip.layouts.fitting_task import BoundQuery, Task, bound_queries, random_subset, task_of
-from zskip.layouts.score import query_bytes
+from zskip.layouts.fitting import BoundQuery, Task, bound_queries, fitted, query_bytes, random_subset, task_of
 from zskip.storage import Staged, open_storage
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions

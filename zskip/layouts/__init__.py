@@ -6,9 +6,8 @@ into files. `fit` learns an `Assignment` from a sample: a pure function of a row
 
 from zskip.layouts.assignment import Assignment
 from zskip.layouts.depth import ColumnDepth, depths
-from zskip.layouts.fitting import LAYOUTS, fit
+from zskip.layouts.fitting import LAYOUTS, Score, Share, fit, score
 from zskip.layouts.reads import limit
-from zskip.layouts.score import Score, Share, score
 
 __all__ = ["LAYOUTS", "Assignment", "ColumnDepth", "Score", "Share", "depths", "fit", "from_json", "limit", "score"]
 

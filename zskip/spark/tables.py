@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -153,13 +152,8 @@ def _self_pruning(files: SnapshotFiles) -> DataFrame:
 
 def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str) -> DataFrame:
     message = f"zskip cannot prune this DataFrame from inside of Spark ({reason}): it reads all files of the table."
-    if message not in _WARNED:
-        _WARNED.add(message)
-        warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
+    warn_once(f"{message} Use zskip.spark.read(spark, path, where=…).")
     return read_files(spark, found.plan().scan, schema)
-
-
-_WARNED: set[str] = set()
 
 
 # Paths of tables in Spark statements: ``SELECT … FROM 'lake/conn' JOIN 'lake/dns' USING (uid)``.

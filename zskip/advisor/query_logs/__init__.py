@@ -1,15 +1,14 @@
 """Workloads from the logs of engines: the queries that read a table, and their conditions.
 
-``duckdb_log``: DuckDB's query log · ``spark_event_log``, ``pushed_filters``: the scans in Spark's event logs and their
-filters · ``logged``: selects the queries on one table, and reads the table's own log.
+``logged``: selects the queries on one table, and reads DuckDB's log and the table's own · ``spark_event_log``: the
+scans in Spark's event logs and their filters.
 """
 
 from __future__ import annotations
 
 import os
 
-from zskip.advisor.query_logs.duckdb_log import from_duckdb_log
-from zskip.advisor.query_logs.logged import LoggedQueries, TableNames, queries_asked
+from zskip.advisor.query_logs.logged import LoggedQueries, TableNames, from_duckdb_log, queries_asked
 from zskip.advisor.query_logs.spark_event_log import from_spark_event_log
 from zskip.core.option_checks import check_options
 from zskip.core.schema import Schema
