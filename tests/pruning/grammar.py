@@ -23,6 +23,7 @@ PARTS = (
     "year", "month", "day", "quarter", "hour", "minute", "second", "dayofweek", "dayofyear", "week", "epoch",
     "isodow",
 )  # fmt: skip
+DIFFERENCES = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "decade", "century")
 NUMBER_TYPES = ("TINYINT", "INTEGER", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "DECIMAL(18,0)", "SMALLINT")
 QUOTED = ("'a'", "'b'", "''", "'ab'", "'é'")
 TRUTHS = ("TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN")
@@ -172,7 +173,7 @@ class Grammar:
             lambda: f"extract({self.one(PARTS[:7])} FROM {day()})",
             lambda: f"date_part('{self.one(PARTS[:9])}', {day()})",
             lambda: (
-                f"datediff('{self.one(['day', 'month', 'year'])}', {self.date(0)}, {self.date(depth - 1)})"
+                f"datediff('{self.one(DIFFERENCES)}', {self.date(0)}, {self.date(depth - 1)})"
                 if not self.spark
                 else f"datediff({self.date(depth - 1)}, {self.date(0)})"
             ),
@@ -194,7 +195,7 @@ class Grammar:
                 lambda: f"instr({self.string(depth - 1)}, {self.one(QUOTED)})",
                 lambda: f"{self.one(['ascii', 'strlen', 'unicode', 'hash', 'bit_length'])}({self.string(depth - 1)})",
                 lambda: f"levenshtein({self.string(depth - 1)}, {self.one(QUOTED)})",
-                lambda: f"date_diff('{self.one(PARTS[:5])}', {self.timestamp(depth - 1)}, {self.timestamp(0)})",
+                lambda: f"date_diff('{self.one(DIFFERENCES)}', {self.timestamp(depth - 1)}, {self.timestamp(0)})",
             ]
         else:
             narrow = ("100Y", "2Y", "-1Y", "300S", "32767S", "CAST(3 AS TINYINT)", "5L")

@@ -46,7 +46,7 @@ hour(ts) = 12 | minute(ts) = 59 | second(ts) = 59 | extract(month FROM ts) = 2 |
 date_trunc('month', dt) = DATE '2024-01-01' | date_trunc('week', ts) >= '2024-01-29' | date_trunc('hour', ts) < '2024-01-01' | date_trunc('year', tz) = '2024-01-01'
 CAST(ts AS DATE) = '2023-12-31' | ts::DATE < DATE '2000-01-01' | CAST(dt AS TIMESTAMP) > TIMESTAMP '2024-01-31' | last_day(dt) = '2024-01-31' | dt + 1 = '2024-01-01'
 dt - 30 > '2024-01-01' | dt + INTERVAL 1 MONTH = TIMESTAMP '2024-02-29' | ts + INTERVAL 1 DAY > '2024-01-01' | ts - INTERVAL '2 hours' < '1960-02-29' | dt - INTERVAL 1 YEAR < DATE '2023-02-28'
-date_diff('day', dt, DATE '2024-01-01') = 1 | date_diff('month', ts, TIMESTAMP '2024-02-01 00:00:00') > 0 | epoch(ts) > 1704067200 | epoch_ms(ts) < 0 | epoch_ms(ts) = 0 | dt - DATE '2024-01-01' = 30
+date_diff('day', dt, DATE '2024-01-01') = 1 | datediff('week', dt, DATE '2024-02-04') = 0 | datediff('week', ts, TIMESTAMP '2024-01-05 00:00:00') = -1 | datediff('week', dt, DATE '2024-01-01') = 1 | date_diff('month', ts, TIMESTAMP '2024-02-01 00:00:00') > 0 | epoch(ts) > 1704067200 | epoch_ms(ts) < 0 | epoch_ms(ts) = 0 | dt - DATE '2024-01-01' = 30
 CAST(i AS BIGINT) = 5 | CAST(g AS INTEGER) = 2 | TRY_CAST(b AS INTEGER) = 4 | TRY_CAST(i AS TINYINT) IS NULL | CAST(i AS DOUBLE) / 3 > 1 | CAST(d AS INTEGER) = 3 | CAST(f AS DOUBLE) > 0.1
 left(s, 1) = 'a' | substr(s, 1, 2) >= 'ab' | 'x' || s = 'xab' | concat('x', s) = 'x' | concat('x', s) < 'xb' | starts_with(s, 'ab') | s ^@ 'a' | prefix(s, 'a') | s ILIKE 'kb%' | s ILIKE 'A%'
 regexp_matches(s, '^ab?c') | s SIMILAR TO 'ab.*' | s GLOB 'a*' | s LIKE '_b' | s LIKE 'a_c' | s NOT LIKE 'ab%' | upper(s) = 'AB' | length(s) = 2 | s[1:1] = 'a'

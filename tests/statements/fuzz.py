@@ -80,7 +80,8 @@ def sides(folder: Path) -> Iterator[Sides]:
             for macro in MACROS:
                 con.execute(macro)
         for name in TABLES:
-            columns = ", ".join(zskip.open(folder / name).schema.names).replace("part", "part::INTEGER AS part")
+            columns = '"' + '", "'.join(zskip.open(folder / name).schema.names) + '"'
+            columns = columns.replace('"part"', "part::INTEGER AS part")
             plain.execute(
                 f"CREATE TABLE {name} AS SELECT {columns} FROM read_parquet('{folder}/{name}/**/*.parquet', "
                 "union_by_name = true)"
@@ -103,7 +104,8 @@ def _rows(random: Random) -> pa.Table:
         "part": pa.array([number % 3 for number in range(_ROWS)], pa.int32()),
     }
     columns["s"] = columns["s"].cast(pa.struct([("a", pa.int32()), ("c", pa.string())]))
-    return pa.table({name: columns[name] for name in COLUMNS})
+    columns["s.a"] = pa.array([number // 4 for number in range(_ROWS)], pa.int32())
+    return pa.table({name.strip('"'): columns[name.strip('"')] for name in COLUMNS})
 
 
 def difference(given: Sides, statement: Statement) -> tuple[str, str | None]:

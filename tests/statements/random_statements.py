@@ -14,7 +14,8 @@ from random import Random
 from typing import Any
 
 TABLES = ("t0", "t1", "t2", "t3")
-COLUMNS = {"key": "n", "val": "n", "txt": "t", "day": "d", "x": "x", "s": "s", "part": "n"}
+COLUMNS = {"key": "n", "val": "n", "txt": "t", "day": "d", "x": "x", "s": "s", "part": "n", '"s.a"': "n"}
+"""The columns of the tables as a statement writes them, one of them like a field of another, and their kinds."""
 MACROS = [
     "CREATE MACRO twice(n) AS n * 2",
     "CREATE MACRO small(n) AS n < 10",
@@ -169,7 +170,7 @@ class _Grammar:
         if depth and self._chance(0.15):
             return self._filtered_above()
         if depth and self._chance(0.12):
-            return self._one([self._null_keys, self._filtered_star])()
+            return self._one([self._null_keys, self._filtered_star, self._totals])()
         source, visible = self._source(depth, outer)
         where = self._where(depth, visible, outer)
         form = self._random.random()
@@ -201,7 +202,9 @@ class _Grammar:
         source, added = f"FROM {name} {alias}", []
         form = self._one(["limit", "limit", "window", "distinct", "grouped", "padded", "padded"])
         if form == "limit":
-            body = f"SELECT * {source} ORDER BY {order} LIMIT {self._one([9, 30])} OFFSET {self._one([0, 5])}"
+            first = f"{chosen.sql}{self._one(['', ' DESC'])}"
+            limit, offset = self._one([9, 30]), self._one([0, 5])
+            body = f"SELECT * {source} ORDER BY {first}, {order} LIMIT {limit} OFFSET {offset}"
         elif form == "window":
             function = self._one(["row_number()", "count(*)", f"lag({chosen.sql})", f"max({chosen.sql})"])
             body = f"SELECT *, {function} OVER (ORDER BY {order}) AS w {source}"
@@ -220,6 +223,16 @@ class _Grammar:
         value = self._literal(tested.kind)
         tests = [f"= {value}", f"< {value}", f"> {value}", "IS NULL", f"IS DISTINCT FROM {value}"]
         return f"SELECT * FROM ({body}) {outer} WHERE {tested.sql} {self._one(tests)}", columns
+
+    def _totals(self) -> tuple[str, list[tuple[str, str]]]:
+        """Aggregates of one table under simple conditions, which the index may answer for whole files."""
+        columns = [Column("", *pair) for pair in COLUMNS.items() if pair[1] in "nd"]
+        shown, tested = self._one(columns), self._one(columns)
+        text = f"SELECT count(*) AS n, min({shown.name}) AS least, max({shown.name}) AS {shown.name} "
+        text += f"FROM {self._one(list(TABLES))}"
+        if self._chance(0.8):
+            text += f" WHERE {tested.name} {self._one(['>=', '<', '>', '<>'])} {self._literal(tested.kind)}"
+        return text, [("n", "n"), ("least", shown.kind), (shown.name, shown.kind)]
 
     def _null_keys(self) -> tuple[str, list[tuple[str, str]]]:
         """A table's keys beside those of rows that have NULL where the table may not."""
@@ -341,7 +354,7 @@ class _Grammar:
             term = self._term(kind, visible)
             if self._chance(0.1):
                 kind, term = "n", self._scalar(depth, visible)
-            named = self._chance(0.4) or (not top and not term.split(".")[-1].isidentifier())
+            named = self._chance(0.4) or term.endswith('"') or (not top and not term.split(".")[-1].isidentifier())
             name = self._one([*COLUMNS, f"c{at}"]) if named else term.split(".")[-1]
             items.append(f"{term} AS {name}" if named else term)
             columns.append((name, kind))
@@ -361,7 +374,7 @@ class _Grammar:
             ]
         )
         negated = operator != "GLOB" and self._chance(0.6)
-        columns = [(c.name, c.kind) for c in visible if negated != bool(re.fullmatch(matches, c.name))]
+        columns = [(c.name, c.kind) for c in visible if negated != bool(re.fullmatch(matches, c.name.strip('"')))]
         if not columns:  # DuckDB refuses a star that matches nothing
             return "*", [(c.name, c.kind) for c in visible]
         return f"* {'NOT ' if negated else ''}{operator} '{pattern}'", columns

@@ -39,6 +39,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ts": pa.array([start + datetime.timedelta(hours=i) for i in range(N)], pa.timestamp("us", "UTC")),
         "name": [f"n{i:03}" for i in range(N)],
         "flag": [i < 60 for i in range(N)],
+        "at": [{"pos": N - i} for i in range(N)],
+        "at.pos": range(N),
+        'q"r': range(N),
         "nothing": pa.nulls(N, pa.int32()),
         "tens": [None if 20 <= i < 30 else f"t{i // 10 if i % 40 else 3}" for i in range(N)],
     }

@@ -35,6 +35,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "day": [start + datetime.timedelta(days=i) for i in range(N)],
         "name": [f"{'abAB'[i % 4]}{i:03}" for i in range(N)],
         "loose": random.permutation(N),
+        "at": [{"pos": N - i} for i in range(N)],
+        "at.pos": range(N),
     }
     build_table(folder / "t", pa.table(rows), files=12, row_group_rows=5)
     return folder

@@ -415,8 +415,9 @@ def _scan_of_aggregates(aggregation: Any, survivors: Survivors, jvm: Jvm) -> _In
         return None
     ordered = frozenset(call.column for call in known if call.column and call.function != "count")
     counted = frozenset(call.column for call in known if call.column and call.function == "count")
-    columns = survivors.index.snapshot.schema.columns
-    if not all(name in columns and _is_settable(columns[name].type) for name in ordered):
+    schema = survivors.index.snapshot.schema
+    columns = [schema.find([name], case_sensitive=True) for name in ordered]
+    if not all(column is not None and _is_settable(column.type) for column in columns):
         return None
     found = rows_of_index(survivors, Aggregates(0, True, ordered, counted))
     if found is None or len(found.rest):

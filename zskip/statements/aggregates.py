@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.core.schema import join_path
 from zskip.plan import Survivors
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import FileStatistics
@@ -30,8 +31,9 @@ _GROUPS = ("HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY")
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """The aggregates over one scan. ``counts``: whether the number of rows matters · ``ordered``: the columns under
-    min or max · ``counted``: the columns under count · ``groups``: the columns of GROUP BY; None without GROUP BY."""
+    """The aggregates over one scan, with columns by name. ``counts``: whether the number of rows matters ·
+    ``ordered``: the columns under min or max · ``counted``: the columns under count · ``groups``: the columns of
+    GROUP BY; None without GROUP BY."""
 
     place: int
     counts: bool
@@ -108,16 +110,16 @@ def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None
     index, predicate = survivors.index, survivors.predicate
     conditions = [part.columns for part in predicate.conjuncts] if predicate else []
     filtered = {column for columns in conditions for column in columns}
-    groups = wanted.groups or frozenset()
-    columns = sorted(filtered | wanted.ordered | wanted.counted | groups)
+    ordered, counted, groups = map(_paths, (wanted.ordered, wanted.counted, wanted.groups or frozenset()))
+    columns = sorted(filtered | ordered | counted | groups)
     known = index.snapshot.schema.columns
     if index.source is not None or any(len(one) != 1 for one in conditions) or not survivors.all_match.any():
         return None
     if any(path not in known or len(known[path].parts) != 1 for path in columns):
         return None
-    if any(not _is_exact(known[path].type) for path in filtered | wanted.ordered):
+    if any(not _is_exact(known[path].type) for path in filtered | ordered):
         return None
-    if any(not _is_countable(known[path].type) for path in wanted.counted):
+    if any(not _is_countable(known[path].type) for path in counted):
         return None
     if any(not _is_groupable(known[path].type) for path in groups):
         return None
@@ -133,7 +135,7 @@ def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None
         bounded = pc.and_(_is_writable(column.lower), _is_writable(column.upper))
         if not t.is_string(known[path].type) or path in groups:
             answered &= (nulls == rows) | np.asarray(bounded)
-        if path in filtered | wanted.ordered | groups:
+        if path in filtered | ordered | groups:
             exact = pc.and_(pc.fill_null(column.lower_exact, False), pc.fill_null(column.upper_exact, False))
             answered &= (nulls == rows) | np.asarray(exact)
         if path in groups:
@@ -143,10 +145,15 @@ def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None
         return None
     if groups and wanted.counts and rows[answered].mean() * _GROUPED_ROW_SECONDS > _FILE_SECONDS:
         return None
-    group_rows, values = _grouped(files.take(np.flatnonzero(answered)), columns, sorted(groups), wanted.ordered)
+    group_rows, values = _grouped(files.take(np.flatnonzero(answered)), columns, sorted(groups), ordered)
     if not wanted.counts:
         group_rows = pc.min_element_wise(group_rows, 2)
-    return IndexRows(survivors.kept(~answered), int(answered.sum()), group_rows, values)
+    named = {known[path].parts[0]: each for path, each in values.items()}
+    return IndexRows(survivors.kept(~answered), int(answered.sum()), group_rows, named)
+
+
+def _paths(names: Collection[str]) -> frozenset[str]:
+    return frozenset(join_path([name]) for name in names)
 
 
 def _grouped(

@@ -45,8 +45,8 @@ _KEY = re.compile(r"^(?P<term>.*) (?P<order>ASC|DESC)$")
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """The number of first rows of a scan that a statement needs, ordered by a column. ``column``: None without
-    ORDER BY."""
+    """The number of first rows of a scan that a statement needs, ordered by a column. ``column``: its name; None
+    without ORDER BY."""
 
     place: int
     rows: int
@@ -101,7 +101,7 @@ def _holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Su
     if wanted.column is None:
         enough = int(np.searchsorted(np.cumsum(rows), wanted.rows)) + 1
         return survivors if not wanted.rows or enough >= len(rows) else survivors.kept(np.arange(len(rows)) < enough)
-    column = survivors.index.snapshot.schema.columns.get(wanted.column)
+    column = survivors.index.snapshot.schema.find([wanted.column], case_sensitive=True)
     if column is None or not column.orderable or not _has_fixed_order(column.type) or not wanted.rows:
         return survivors
     ranges = survivors.index.file_statistics(survivors.numbers, [column.path]).statistics().columns.get(column.path)
@@ -111,7 +111,7 @@ def _holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Su
     if threshold is not None:
         survivors, ranges = _up_to(threshold, survivors, ranges, wanted)
     if survivors.index.snapshot.managed:
-        threshold = _queried(survivors, ranges, wanted, ask)
+        threshold = _queried(survivors, column.path, ranges, wanted, ask)
         if threshold is not None:
             survivors, _ = _up_to(threshold, survivors, ranges, wanted)
     return survivors
@@ -126,10 +126,10 @@ def _guaranteed(ranges: Ranges, wanted: FirstRows, rows: np.ndarray) -> pa.Scala
     return worst[int(order[enough])] if enough < len(order) and guaranteed[order[enough]] else None
 
 
-def _queried(survivors: Survivors, ranges: Ranges, wanted: FirstRows, ask: Ask) -> pa.Scalar | None:
+def _queried(survivors: Survivors, path: str, ranges: Ranges, wanted: FirstRows, ask: Ask) -> pa.Scalar | None:
     """A threshold from a query over the files with the best bounds."""
     order = _by_bound(ranges.upper if wanted.descending else ranges.lower, wanted)
-    clustered = len(order) >= _FEWEST_QUERIED / _QUERIED_SHARES[-1] and _is_clustered(survivors, wanted)
+    clustered = len(order) >= _FEWEST_QUERIED / _QUERIED_SHARES[-1] and _is_clustered(survivors, path)
     for share in _QUERIED_SHARES:
         few = int(len(order) * share)
         if few >= _FEWEST_QUERIED and (clustered or _pays_at_random(survivors, wanted, few)):
@@ -140,10 +140,9 @@ def _queried(survivors: Survivors, ranges: Ranges, wanted: FirstRows, ask: Ask) 
     return None
 
 
-def _is_clustered(survivors: Survivors, wanted: FirstRows) -> bool:
+def _is_clustered(survivors: Survivors, path: str) -> bool:
     """Whether the files divide the values of the column, so that those with the best bounds hold the first rows."""
-    column = survivors.index.snapshot.schema.columns[wanted.column or ""]
-    return file_slices(survivors.index, column.path) >= _CLUSTERED_SLICES
+    return file_slices(survivors.index, path) >= _CLUSTERED_SLICES
 
 
 def _pays_at_random(survivors: Survivors, wanted: FirstRows, few: int) -> bool:

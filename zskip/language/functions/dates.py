@@ -368,7 +368,7 @@ def add_months(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
 
 
 def date_diff(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
-    """Binds ``date_diff('unit', x, y)``, the number of unit boundaries between x and y."""
+    """Binds ``date_diff('unit', x, y)``, the number of unit boundaries, or of whole weeks, between x and y."""
     require_only(node, "this", "expression", "unit", "date_part_boundary")
     unit = UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else "day"
     later, earlier = node.this, node.expression

@@ -285,10 +285,14 @@ def add_days(spans: list[Span], call: Call) -> Span:
 
 
 def difference(spans: list[Span], call: Call) -> Span:
-    """The number of boundaries of a unit between two moments. ``spans``: the earlier moment first."""
+    """The number of boundaries of a unit between two moments; of weeks, of every seven days between their days.
+
+    ``spans``: the earlier moment first.
+    """
     spans = [without_nanoseconds(span) for span in spans]
     earlier, later = spans
     (unit,) = call.options
+    counted = "day" if unit == "week" else str(unit)
     bounds: list[tuple[Any, Any]] = []
     unsupported = np.zeros(len(earlier), bool)
     for span in spans:
@@ -296,10 +300,14 @@ def difference(spans: list[Span], call: Call) -> Span:
         least, end = calendar(units)
         unsupported = unsupported | span.value & ((span.lower < least) | (span.upper >= end))
         clipped = np.clip(span.lower, least, end - 1), np.clip(span.upper, least, end - 1)
-        bounds.append((period(clipped[0], units, str(unit)), period(clipped[1], units, str(unit))))
+        bounds.append((period(clipped[0], units, counted), period(clipped[1], units, counted)))
     (first_low, first_high), (last_low, last_high) = bounds
+    ends = last_low - first_high, last_high - first_low
+    if unit == "week":
+        # DuckDB has counted Mondays until 2.0, which divides the days by seven, towards zero.
+        ends = np.sign(ends[0]) * (np.abs(ends[0]) // 7), np.sign(ends[1]) * (np.abs(ends[1]) // 7)
     low, high = key_limits(call.type)
-    lower, upper = np.where(unsupported, low, last_low - first_high), np.where(unsupported, high, last_high - first_low)
+    lower, upper = np.where(unsupported, low, ends[0]), np.where(unsupported, high, ends[1])
     value, null, fail = earlier.value & later.value, earlier.null | later.null, earlier.fail | later.fail
     return Span(call.type, lower, upper, value, null | unsupported, np.zeros(len(earlier), bool), fail | unsupported)
 

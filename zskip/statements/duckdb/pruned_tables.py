@@ -273,11 +273,12 @@ class TableQueries:
         None if the files hold fewer rows, or if other conditions may exclude some of them.
         """
         conditions, predicate = _conditions(survivors), survivors.predicate
-        if wanted.column is None or len(conditions) < len(predicate.conjuncts if predicate else ()):
+        schema = survivors.index.snapshot.schema
+        column = None if wanted.column is None else schema.find([wanted.column], case_sensitive=True)
+        if column is None or len(conditions) < len(predicate.conjuncts if predicate else ()):
             return None
-        name = identifier(wanted.column)
+        name = identifier(column.parts[0])
         worst, order = ("min", "DESC") if wanted.descending else ("max", "ASC")
-        column = survivors.index.snapshot.schema.columns[wanted.column]
         # NULL and NaN sort before or after all values; their files are always read.
         present = f"{name} IS NOT NULL{f' AND NOT isnan({name})' if t.is_floating(column.type) else ''}"
         first = f"SELECT {name} AS key FROM {{}} AND {present} ORDER BY key {order} LIMIT {wanted.rows}"
