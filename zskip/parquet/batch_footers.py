@@ -21,7 +21,6 @@ Step = bytes | tuple[str, int]
 _LONGEST_VARINT, _FARTHEST = 10, 1024
 _LONGEST_WORD, _USUAL_VARINT = 8, 2
 _ALL = np.uint64((1 << 64) - 1)
-_SHORT = 3  # bytes of a literal that is parsed together with the number after it, as one word of eight bytes
 _PART_BYTES = 128  # approximate length of a part, of which the bytes are compared at once
 _LAYOUTS, _COMMON = 4, 8  # examples to try for a part, as long as each fits one in so many footers
 
@@ -175,34 +174,24 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each offset on
     kept: dict[int, np.ndarray] = {}
     wrong = np.zeros(len(starts), np.uint64)
-    before = b""  # a short literal, which is parsed together with the number after it
-    for step, following in zip(part, [*part[1:], b""], strict=True):
+    for step in part:
         if isinstance(step, bytes):
-            if len(step) <= _SHORT and not isinstance(following, bytes):
-                before = step
-                continue
             for place in range(0, len(step), 8):
                 wrong |= _differing(words[at + place], step[place : place + 8])
             at += len(step)
             continue
         kind, place = step
-        word = words[at]
-        if before:
-            wrong |= _differing(word, before)
-        if kind == "number" and place < 0:
-            value, length = None, _lengths(word, data, at, len(before))
-        else:
-            value, length = _varints(word, data, at, len(before))
+        value, length = _varints(data, at)
         at += length
-        if int(length.max()) == len(before) + _LONGEST_VARINT:
+        if int(length.max()) == _LONGEST_VARINT:
             wrong |= data[at - 1] >= 0x80  # a varint with too many bytes
-        if value is not None and kind == "number":
-            kept[place] = _zigzag(value)
-        elif value is not None:
+        if kind == "number":
+            if place >= 0:
+                kept[place] = _zigzag(value)
+        else:
             if place >= 0:
                 kept[place], kept[place + 1] = at.copy(), value
             at += value
-        before = b""
     return _Parsed(at, (wrong == 0) & (at >= starts) & (at <= ends), kept)
 
 
@@ -220,50 +209,9 @@ def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
     return found
 
 
-def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The varints that begin ``before`` bytes after some offsets, and the distances from the offsets to their ends.
-
-    ``word``: the eight bytes from each offset on.
-    """
-    # The last byte of a varint is the first without its top bit, so the lowest unset top bit marks the length.
-    last = ~word
-    last &= _TOPS[before]
-    if not last.all():
-        return _long_varints(data, at, before)
-    if before:
-        word = word >> np.uint64(8 * before)
-        last >>= np.uint64(8 * before)
-    last &= ~last + np.uint64(1)
-    longest = int(last.max())
-    if longest == 0x80:
-        return (word & np.uint64(0x7F)).view(np.int64), np.full(1, before + 1, np.int64)
-    last -= np.uint64(1)
-    word = word & last  # the bits below the unset top bit
-    value = word & np.uint64(0x7F)
-    for place in range(1, longest.bit_length() // 8):
-        word >>= np.uint64(1)
-        value |= word & np.uint64(0x7F << 7 * place)
-    return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(before + 1)
-
-
-def _lengths(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> np.ndarray:
-    """The distances that `_varints` returns, for numbers whose value is not needed."""
-    last = ~word
-    last &= _TOPS[before]
-    if not last.all():
-        return _long_varints(data, at, before)[1]
-    last ^= last - np.uint64(1)  # all bits up to the lowest set one, the top bit of the number's last byte
-    lengths: np.ndarray = (np.bitwise_count(last) >> 3).astype(np.int64)
-    return lengths
-
-
-# The top bits of a word's bytes, by the number of bytes to leave out at the start.
-_TOPS = [np.uint64(0x8080808080808080 >> 8 * before << 8 * before) for before in range(_SHORT + 1)]
-
-
-def _long_varints(data: np.ndarray, start: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """`_varints` byte by byte, for numbers of up to ten bytes; bits beyond 64 are dropped."""
-    at = start + before
+def _varints(data: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The varints at some offsets, of up to ten bytes, and their lengths; bits beyond 64 are dropped."""
+    at = start
     value = np.zeros(len(at), np.uint64)
     going = np.ones(len(at), bool)
     for shift in range(0, 7 * _LONGEST_VARINT, 7):
