@@ -102,6 +102,8 @@ NOT_UTF8 = pa.Array.from_buffers(
 )
 SURROGATES = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
 INFINITE, YEAR_40000 = (pa.table({"p": pa.array([day], pa.date32()), "a": [1]}) for day in (2**31 - 1, 13_890_172))
+MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
+WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
 AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
 Errors = type[Exception] | tuple[type[Exception], ...]
 
@@ -146,6 +148,21 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: laid_out(f, "a", SURROGATES), SchemaMismatch, "not UTF-8"),
     (lambda f: laid_out(f, "p", SURROGATES), SchemaMismatch, "not UTF-8"),
     (lambda f: laid_out(f, ["a", "p"], SURROGATES, layout="zorder"), SchemaMismatch, "not UTF-8"),
+    # values that a library cannot hold: errors of pandas, Arrow and polars, once
+    *(
+        (
+            lambda f, rows=rows, to=to: getattr(made(f, rows), f"to_{to}")(),  # type: ignore[misc]
+            SchemaError,
+            rf'"p".*{advice}',
+        )
+        for rows, to, advice in (
+            (INFINITE, "pandas", r"to_arrow\(\)\.to_pandas\(date_as_object=False\)"),
+            (pa.table({"p": [1], "q": INFINITE["p"]}).rename_columns(["n", "p"]), "pandas", "columns="),
+            (pa.table({"n": [1], "p": [{"t": 2**62}]}).cast(MOMENTS), "pandas", "columns="),
+            (pa.table({"p": [2**63 - 1]}).cast(pa.schema({"p": pa.timestamp("ms")})), "arrow", "infinite time"),
+            (pa.table({"n": [1], "p": [{"t": 1}]}).cast(WIDE), "polars", "columns="),
+        )
+    ),
     # a folder that was indexed, and that no engine could read
     *(
         (
@@ -268,9 +285,10 @@ FULL_DISK = """
 import resource, signal, sys
 import numpy as np, pyarrow as pa
 import zskip, zskip.table, zskip.writer.write
-rows = pa.table({"n": np.random.default_rng(0).integers(0, 1 << 60, 200_000)})
+most, count = map(int, sys.argv[2:])
+rows = pa.table({"n": np.random.default_rng(0).integers(0, 1 << 60, count)})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 try:
     zskip.write(rows, sys.argv[1], by=["n"], files=2)
 except OSError as error:
@@ -278,10 +296,14 @@ except OSError as error:
 """
 
 
-def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
-    """The kernel itself refuses a file of more than 300 kB in mid-write, as it does when a disk is full."""
+@pytest.mark.parametrize(
+    ("most", "rows"), [(300_000, 200_000), (700, 2)], ids=["in a data file", "in the entry of the log"]
+)
+def test_a_disk_that_takes_no_more_bytes(most: int, rows: int, tmp_path: Path) -> None:
+    """The kernel itself refuses a file of more bytes in mid-write, as it does when a disk is full."""
+    arguments = [str(tmp_path / "t"), str(most), str(rows)]
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path / "t")], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", FULL_DISK, *arguments], capture_output=True, text=True, timeout=120, check=True
     )
     assert int(done.stdout) == errno.EFBIG
     assert nothing_left(tmp_path / "t")

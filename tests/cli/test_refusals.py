@@ -109,6 +109,7 @@ CASES = [
     (1, "query 'DROP TABLE x'", "zskip delete change a table"),
     (1, "query lake", "There is no zskip table at"),
     (1, "query 'SELECT * FROM lake2'", "zskip table at the path lake2: FROM 'lake2' reads it"),
+    (1, "query 'FROM plain'", "or in a shell by zskip index plain: then FROM 'plain' reads it"),
     (1, "query \"SELECT nope FROM 'lake2'\"", "\n  SELECT nope FROM 'lake2'\n         ^^^^\n"),
     (
         1,

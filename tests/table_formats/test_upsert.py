@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
@@ -16,9 +18,21 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, UUIDType
 
 import zskip
-from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, TableNotFound, UnsupportedFormat
+from zskip.errors import (
+    CommitConflict,
+    InvalidOption,
+    MissingDependency,
+    SchemaError,
+    SchemaMismatch,
+    TableNotFound,
+    UnsupportedFormat,
+)
 from zskip.parquet import footers
 from zskip.storage.local import LocalStorage
 from zskip.table_formats import delta, iceberg
@@ -376,6 +390,58 @@ def test_an_upsert_begins_again_where_others_compacted_and_vacuumed(
     done = made.open().upsert(given, on="id", **({} if limit is None else {"memory_limit": limit}))
     assert (done.inserted, done.updated) == (1920, 10)
     assert made.content() == {**dict.fromkeys(range(70), 1), **dict.fromkeys(range(70, 2000), 2)}
+
+
+PARTITIONS: dict[str, tuple[Any, Any, list[Any], type[Exception], str]] = {
+    "without pyiceberg-core": (
+        LongType(),
+        BucketTransform(4),
+        [1, 2, 3],
+        MissingDependency,
+        r"bucket\[4\]\(k\).*pip install",
+    ),
+    "a UUID": (UUIDType(), IdentityTransform(), [bytes(16)] * 3, UnsupportedFormat, r"identity\(k\)"),
+    "NaN": (DoubleType(), IdentityTransform(), [1.0, 2.0, math.nan], UnsupportedFormat, '"k".*lose or double'),
+    "zeros": (DoubleType(), IdentityTransform(), [0.0, -0.0, 1.0], UnsupportedFormat, '"k".*lose or double'),
+}
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_partitions_that_pyiceberg_cannot_write_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raised raw errors for some of them, and doubled the rows of 0.0 and -0.0 in one batch."""
+    type, transform, keys, error, message = PARTITIONS[name]
+    monkeypatch.setitem(sys.modules, "pyiceberg_core", None)  # an import of it fails
+    schema = IcebergSchema(NestedField(1, "id", LongType(), required=False), NestedField(2, "k", type, required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
+    catalog = catalog_in(tmp_path)
+    rows = pa.table({"id": [1, 2, 3], "k": keys}).cast(schema_to_pyarrow(schema, include_field_ids=False))
+    table = catalog.create_table("n.t", schema, partition_spec=spec)
+    with pytest.raises(error, match=message):
+        zskip.open(table).upsert(rows, on="id")
+    assert zskip.open(catalog.load_table("n.t")).count() == 0
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_iceberg_table_keeps_its_partitions_by_binary(tmp_path: Path) -> None:
+    rows = pa.table({"id": [*range(20)], "k": [None if one % 5 == 0 else bytes([one % 3, 255]) for one in range(20)]})
+    catalog = catalog_in(tmp_path)
+    table = catalog.create_table("n.t", rows.schema)
+    with table.update_spec() as update:
+        update.add_identity("k")
+    table.append(rows)
+    zskip.cluster(catalog.load_table("n.t"), by="id")
+    done = zskip.open(catalog.load_table("n.t")).upsert(pa.table({"id": [19, 20], "k": [b"\xff", b"\xfe"]}), on="id")
+    assert (done.updated, done.inserted) == (1, 1)
+    found = zskip.open(catalog.load_table("n.t"))
+    assert sorted(found.plan("k = '\\x01\\xff'::BLOB").to_arrow()["id"].to_pylist()) == [1, 4, 7, 13, 16]
+    assert sorted(catalog.load_table("n.t").scan().to_arrow()["id"].to_pylist()) == [*range(21)]
+    assert {file.file.partition[0] for file in catalog.load_table("n.t").scan().plan_files()} >= {
+        b"\xff",
+        b"\xfe",
+        None,
+    }
 
 
 @pytest.mark.parametrize("on", ["id", "k"])

@@ -17,6 +17,7 @@ import atexit
 import contextlib
 import errno
 import functools
+import io
 import os
 import shutil
 import tempfile
@@ -33,7 +34,9 @@ from deltalake import write_deltalake
 
 import zskip
 from tests.clouds import STORES, unavailable
+from zskip.cli.main import main
 from zskip.errors import TableNotFound, UncertainCommit, ZskipError
+from zskip.inspect.audit import doctor
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import indexing, log, vacuum
@@ -282,7 +285,20 @@ READING: dict[str, Callable[[str], object]] = {
     "answered by the index": lambda url: zskip.sql(f"SELECT count(*), max(id) FROM '{url}'").fetchall(),
     "verify": lambda url: [check.wrong for check in zskip.open(url).verify().checks if check.wrong],
     "refresh": lambda url: (zskip.open(url).refresh(), zskip.open(url).count())[1],
+    "doctor": lambda url: (found := doctor(url), found.files, found.unreadable)[1:],
+    "info": lambda url: printed("info", url),
 }
+
+
+def printed(*command: str) -> str:
+    """What a command prints as JSON, without the folder's address. Raises `ZskipError` if it fails."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as error:
+        if main([*command, "--json"]):
+            raise ZskipError(error.getvalue())
+    return out.getvalue().replace(command[-1], "")
+
+
 ERRNOS = {"failed": errno.EIO, "forbidden": errno.EACCES, "absent": errno.ENOENT}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from deltalake import convert_to_deltalake
 
 import zskip
-from zskip.errors import ForeignTable
+from zskip.errors import ForeignTable, InvalidOption
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
 
@@ -195,10 +196,27 @@ def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Pa
     rows = pa.table({"id": range(100)})
     pq.write_table(rows, tmp_path / "plain.parquet")
     indexed = zskip.index(tmp_path)
-    zskip.write(rows, tmp_path / "t", by=["id"], files=4).delete("id < 51")
+    zskip.write(rows, tmp_path / "_made" / "t", by=["id"], files=4).delete("id < 51")
+    shutil.move(tmp_path / "_made" / "t", tmp_path / "t")
     for verb in (indexed.refresh, indexed.to_arrow, indexed.count, lambda: zskip.sql(f"FROM '{tmp_path}'")):
         with pytest.raises(ForeignTable, match="t is a table of zskip"):
             verb()
+
+
+@pytest.mark.parametrize("place", ["t", "a/b/t", "day=1", "_hidden/t"])
+def test_no_table_is_made_in_a_folder_that_is_indexed(place: str, lake: Storage) -> None:
+    """It made the index unreadable; where `cluster` made it, a vacuum took its rows from the index."""
+    put(lake, "plain.parquet", f"{place}/x.parquet")
+    indexed = zskip.index(lake.uri)
+    options: dict[str, Any] = {"mode": "append", "by": "id"}
+    if place.startswith("_"):
+        assert zskip.write(ROWS, f"{lake.uri}/{place}", **options).count() == 3
+    else:
+        for make in (lambda path: zskip.write(ROWS, path, **options), lambda path: zskip.cluster(path, by="id")):
+            with pytest.raises(InvalidOption, match=f"{place} lies in .*lake, whose files are indexed"):
+                make(f"{lake.uri}/{place}")
+    assert indexed.refresh().dropped == 0
+    assert indexed.count() == (3 if place.startswith("_") else 6)
 
 
 def test_an_index_of_files_is_not_taken_for_that_of_a_log(tmp_path: Path) -> None:

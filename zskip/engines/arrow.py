@@ -174,10 +174,22 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not len(schema):
         return _empty_rows(batch.num_rows)
     columns = [
-        pa.nulls(batch.num_rows, pa.null()) if t.is_null(field.type) else column.cast(field.type)
+        pa.nulls(batch.num_rows, pa.null()) if t.is_null(field.type) else _cast_column(column, field)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(values: pa.Array, field: pa.Field) -> pa.Array:
+    """The values in the type of a field. Raises `SchemaError`, as for an infinite time in milliseconds."""
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f'DuckDB reads a value of the column "{field.name}" that {field.type} cannot hold, such as an infinite '
+            f"time ({error}). Leave the column out by columns=, or such rows by a predicate, or read it by to_duckdb "
+            "or zskip.sql."
+        ) from error
 
 
 def _empty_rows(rows: int) -> pa.RecordBatch:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
+from zskip.core import types as t
 from zskip.core.late_loading import engine
-from zskip.errors import MissingDependency
+from zskip.errors import MissingDependency, SchemaError, first_line
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import Skipped, Survivors
 
@@ -182,20 +183,29 @@ class Plan:
         return engine("duckdb").to_duckdb(self.scan, con, self._chosen(columns))  # type: ignore[no-any-return]
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """The matching rows as a DataFrame of pandas. Raises `MissingDependency` without pandas."""
+        """The matching rows as a DataFrame of pandas.
+
+        Raises `MissingDependency` without pandas, and `SchemaError` for a column that pandas cannot hold, such as dates
+        after the year 9999.
+        """
         try:
             import pandas  # noqa: F401  # pyarrow's own error does not say what to install
         except ImportError as error:
             raise MissingDependency("This needs pandas: pip install pandas") from error
-        return self.to_arrow(columns).to_pandas()
+        errors = (ValueError, TypeError, LookupError, NotImplementedError, OverflowError)
+        return _converted(self.to_arrow(columns), pa.Table.to_pandas, "pandas", errors)
 
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
-        """The matching rows as a DataFrame of polars. Raises `MissingDependency` without polars."""
+        """The matching rows as a DataFrame of polars.
+
+        Raises `MissingDependency` without polars, and `SchemaError` for a column that polars cannot hold.
+        """
         try:
             import polars
         except ImportError as error:
             raise MissingDependency('This needs polars: pip install "zskip[polars]"') from error
-        return polars.DataFrame(self.to_arrow(columns))
+        errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
+        return _converted(self.to_arrow(columns), polars.DataFrame, "polars", errors)
 
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
         """The matching rows as a DataFrame of this Spark session.
@@ -206,3 +216,26 @@ class Plan:
 
     def _chosen(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         return self._columns if columns is None else columns
+
+
+_Frame = TypeVar("_Frame")
+
+
+def _converted(
+    rows: pa.Table, convert: Callable[[pa.Table], _Frame], library: str, errors: tuple[type[BaseException], ...]
+) -> _Frame:
+    """The rows as a library holds them. Raises `SchemaError` that names the first column that it cannot hold."""
+    try:
+        return convert(rows)
+    except errors:
+        for name, type in zip(rows.column_names, rows.schema.types, strict=True):
+            try:
+                convert(rows.select([name]))
+            except errors as error:
+                dates = "; to_arrow().to_pandas(date_as_object=False) gives it to pandas as numbers of milliseconds"
+                raise SchemaError(
+                    f'{library} cannot hold a value of the column "{name}" of type {type} ({first_line(error)}). Leave '
+                    "the column out by columns=, or such rows by a predicate, or read it by to_arrow"
+                    f"{dates if library == 'pandas' and t.is_date(type) else ''}."
+                ) from error
+        raise

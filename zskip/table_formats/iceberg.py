@@ -263,6 +263,7 @@ class IcebergSource:
                 f"The Iceberg table at {self.metadata} can only be changed through its catalog: give the newest table "
                 "that pyiceberg's catalog.load_table(…) returns in place of its path."
             )
+        _require_partitions(self.opened(), self.metadata)
         refuse_old_values_of_index(index, files)
 
     def require_changeable(self, batch: tuple[str, int] | None) -> None:
@@ -686,9 +687,54 @@ def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertool
     from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 
     _require_lists_kept(table, rows)
+    _require_groups(table, rows)
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     arranged = pa.Table.from_arrays([_as_stored(rows.column(one.name), one) for one in schema], schema=schema)
     return _dataframe_to_data_files(table.metadata, arranged, table.io, run, numbers)
+
+
+def _require_partitions(table: Table, metadata: str) -> None:
+    """Raise `MissingDependency` or `UnsupportedFormat` if pyiceberg cannot tell the partitions of new rows."""
+    from pyiceberg.exceptions import NotInstalledError
+    from pyiceberg.io.pyarrow import _determine_partitions, schema_to_pyarrow
+
+    spec, schema = table.spec(), table.schema()
+    if spec.is_unpartitioned():
+        return
+    by = ", ".join(f"{field.transform}({schema.find_column_name(field.source_id)})" for field in spec.fields)
+    try:
+        list(_determine_partitions(spec, schema, schema_to_pyarrow(schema, include_field_ids=False).empty_table()))
+    except NotInstalledError as error:
+        raise MissingDependency(
+            f"The Iceberg table at {metadata} is partitioned by {by}. To write such partitions, pyiceberg needs "
+            'pyiceberg-core: pip install "pyiceberg[pyiceberg-core]"'
+        ) from error
+    except (ValueError, NotImplementedError) as error:
+        raise UnsupportedFormat(
+            f"The Iceberg table at {metadata} is partitioned by {by}, which pyiceberg cannot write "
+            f"({first_line(error)}). Change the table with another library."
+        ) from error
+
+
+def _require_groups(table: Table, rows: pa.Table) -> None:
+    """Raise `UnsupportedFormat` for numbers that partition the rows and of which pyiceberg would lose or double some.
+
+    It groups rows by the bits of a number and takes those of a group by "=": none for NaN, and for 0.0 those of -0.0,
+    too.
+    """
+    schema = Schema(rows.schema)
+    for field in table.spec().fields:
+        name = table.schema().find_column_name(field.source_id)
+        column = next(column for column in schema if ".".join(column.parts) == name)
+        if t.is_floating(column.type) and str(field.transform) == "identity":
+            values = np.asarray(column.of(rows).drop_null())
+            signs = np.signbit(values[values == 0])
+            if np.isnan(values).any() or (signs.any() and not signs.all()):
+                raise UnsupportedFormat(
+                    f'The column "{name}", by which the Iceberg table {".".join(table.name())} is partitioned, holds '
+                    "NaN, or both 0.0 and -0.0: pyiceberg would lose or double such rows. Change the table with "
+                    "another library."
+                )
 
 
 def _as_stored(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

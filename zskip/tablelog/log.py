@@ -43,7 +43,10 @@ _LARGEST_CACHED, _MOST_CACHED = 1 << 16, 64
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 256
 _ASKS = 5
 # Errors after which a disk has written nothing. After a network error the entry may still arrive.
-_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
+_REFUSED = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE),
+}
 
 
 def entry_path(version: int, *, flat: bool = False) -> str:

@@ -260,8 +260,7 @@ class PartFile(io.RawIOBase):
         try:
             data = self._storage.read_range(part.path, start, length)
         except FileNotFoundError as error:
-            since = "is missing (if the table was changed and vacuumed since it was opened, just open it again)"
-            raise DamagedIndex(lost(self._storage, part, since)) from error
+            raise DamagedIndex(lost(self._storage, part, "is missing", maybe_vacuumed=True)) from error
         if len(data) != length:
             raise DamagedIndex(lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
         for block in range(first, last):
@@ -272,14 +271,17 @@ class PartFile(io.RawIOBase):
             self._blocks[block] = piece
 
 
-def lost(storage: Storage, part: Part | InlinePart, what: str) -> str:
-    """The error message for a part that does not match its snapshot. ``what``: the defect, as a predicate."""
+def lost(storage: Storage, part: Part | InlinePart, what: str, *, maybe_vacuumed: bool = False) -> str:
+    """The error message for a part that does not match its snapshot, with the one thing to do.
+
+    ``what``: the defect, as a predicate · ``maybe_vacuumed``: whether a vacuum since the opening may explain it.
+    """
     if isinstance(part, InlinePart):
         return f"A part in an entry of the log of {storage.uri} {what}. Open an older version (version=N)."
     if isinstance(storage, LocalStorage) and not storage.durable:
         return f"The file {storage.uri_of(part.path)} of the cache {what}. Open the table again: it is made anew then."
+    again = "Open the table again. If this is said then, too, make it" if maybe_vacuumed else "Make it"
     return (
-        f"The part {part.path} of the index of {storage.uri} {what}. Make it again from the data files: "
-        "zskip index --repair, or zskip.repair(path). Or put back a copy of it, or open a version that does without it "
-        "(version=N)."
+        f"The part {part.path} of the index of {storage.uri} {what}. {again} again from the data files: "
+        "zskip index --repair, or zskip.repair(path)."
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.errors import DamagedIndex, ForeignTable, TableNotFound, UnsafePath
+from zskip.errors import DamagedIndex, ForeignTable, InvalidOption, TableNotFound, UnsafePath
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import log
@@ -145,6 +146,26 @@ def refuse_new_files(storage: Storage) -> None:
             raise ForeignTable(
                 f"{folder.uri} is a table of zskip, and {storage.uri} lies in its folder: only its log tells which "
                 "files are part of it. Write the file to another folder, or append the rows with Table.append."
+            )
+
+
+def refuse_within_index(storage: Storage) -> None:
+    """Raise `InvalidOption` if a new table would lie in a folder of which zskip indexes the files.
+
+    The index would find the table's files among those of its folder. It then refuses to read them, and takes those that
+    `cluster` replaced and a vacuum removed for removed rows.
+    """
+    for folder in _with_ancestors(storage.parent()):
+        inner = storage.uri.removeprefix(folder.uri).strip("/").split("/")
+        if any(name[:1] in ("_", ".") and "=" not in name for name in inner):
+            continue  # hidden: no index lists it
+        table = None
+        with suppress(OSError):  # a folder above that cannot be read
+            table = _own_table(folder, "")
+        if table is not None and table.details.get("source") in ("footers", "rows"):
+            raise InvalidOption(
+                f"{storage.uri} lies in {folder.uri}, whose files are indexed: a table in it would make that index "
+                "unreadable. Choose a folder outside it, or lay the whole folder out by zskip.cluster(path, by=…)."
             )
 
 

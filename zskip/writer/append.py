@@ -22,7 +22,7 @@ from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.sketches import SKETCHES, named_sketches
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
-from zskip.tablelog.table_folders import refuse_folder
+from zskip.tablelog.table_folders import refuse_folder, refuse_within_index
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.look_ups import LookUps
@@ -54,6 +54,7 @@ def create(
     """
     if base is None:
         refuse_folder(storage)
+        refuse_within_index(storage)
     else:
         require_managed(storage, base)
         options = replace(options, hidden=kept_options(base, WriteOptions()).hidden)

@@ -142,17 +142,17 @@ def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
     for name in on:
         if name.lower() in nested:
             field = nested[name.lower()]
-            raise InvalidOption(
-                f'on= names "{field.name}" of type {field.type}. A key consists of whole columns that are not nested.'
-            )
+            raise _no_key(f'"{field.name}" of type {field.type}')
     columns = schema.orderable(on)
     require_distinct([column.path for column in columns], "on")
     for column in columns:
         if len(column.parts) > 1:
-            raise InvalidOption(
-                f'on= names "{column.path}", a field of a column. A key consists of whole columns that are not nested.'
-            )
+            raise _no_key(f'"{column.path}", a field of a column')
     return tuple(column.parts[0] for column in columns)
+
+
+def _no_key(named: str) -> InvalidOption:
+    return InvalidOption(f"on= names {named}. A key consists of whole columns that are not nested.")
 
 
 def require_no_null(rows: pa.Table, columns: Sequence[str], first_row: int) -> None:

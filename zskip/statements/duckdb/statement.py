@@ -43,6 +43,7 @@ from zskip.statements.duckdb.stubs import empty_rows, named_columns, names_file_
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
 from zskip.storage import open_storage
+from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog.log import not_found
 
 if TYPE_CHECKING:
@@ -216,8 +217,15 @@ def _run(
             raise duckdb.CatalogException(
                 f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
             ) from None
-        if missing is not None and f"'{missing[1]}'" in text and os.path.isdir(missing[1]):
-            raise TableNotFound(not_found(open_storage(missing[1]))) from None
+        if missing is not None and os.path.isdir(missing[1]):
+            name = missing[1]
+            if f"'{name}'" in text:
+                raise TableNotFound(not_found(open_storage(name))) from None
+            if _holds_parquet(name):
+                raise duckdb.CatalogException(
+                    f"There is no table with the name {name}, but a folder at the path {name} that has no index. Index "
+                    f"it by zskip.index(\"{name}\"), or in a shell by zskip index {name}: then FROM '{name}' reads it."
+                ) from None
         raise
 
 
@@ -283,6 +291,13 @@ def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[boo
             con.rollback()
         raise
     con.commit()
+
+
+def _holds_parquet(folder: str) -> bool:
+    """Whether a look at a folder shows files of Parquet, or folders with the value of a column."""
+    with suppress(OSError):
+        return any(name.lower().endswith(PARQUET_ENDINGS) or "=" in name for name in os.listdir(folder))
+    return False
 
 
 _MISSING = re.compile(r"Table with name (.+) does not exist!")

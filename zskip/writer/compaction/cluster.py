@@ -42,6 +42,7 @@ from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
+from zskip.tablelog.table_folders import refuse_within_index
 from zskip.writer import append
 from zskip.writer.append import kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend
@@ -289,6 +290,7 @@ def cluster_folder(
 
     if not options.by and options.workload is None:
         raise InvalidOption("Give by=, the columns to lay out by: this folder has no layout yet.")
+    refuse_within_index(storage)
     base = newest(storage)
     if base is not None:
         _require_foreign(storage, base)
