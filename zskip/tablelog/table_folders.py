@@ -21,6 +21,7 @@ from zskip.core.late_loading import pc
 from zskip.errors import DamagedIndex, ForeignTable, InvalidOption, TableNotFound, UnsafePath
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
+from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog import log
 from zskip.tablelog.runs import DATA_FILE
 from zskip.tablelog.snapshot import Snapshot, from_bytes
@@ -200,6 +201,13 @@ def refuse_tables_within(
         if folder or itself:
             _refuse_own(storage, folder, ours)
     return ours
+
+
+def holds_parquet(folder: str) -> bool:
+    """Whether a look at a folder shows files of Parquet, or folders with the value of a column."""
+    with suppress(OSError):
+        return any(name.lower().endswith(PARQUET_ENDINGS) or "=" in name for name in os.listdir(folder))
+    return False
 
 
 def _refuse_own(storage: Storage, folder: str, ours: set[str]) -> None:

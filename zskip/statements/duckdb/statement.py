@@ -43,8 +43,8 @@ from zskip.statements.duckdb.stubs import empty_rows, named_columns, names_file_
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
 from zskip.storage import open_storage
-from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog.log import not_found
+from zskip.tablelog.table_folders import holds_parquet
 
 if TYPE_CHECKING:
     import duckdb
@@ -221,7 +221,7 @@ def _run(
             name = missing[1]
             if f"'{name}'" in text:
                 raise TableNotFound(not_found(open_storage(name))) from None
-            if _holds_parquet(name):
+            if holds_parquet(name):
                 raise duckdb.CatalogException(
                     f"There is no table with the name {name}, but a folder at the path {name} that has no index. Index "
                     f"it by zskip.index(\"{name}\"), or in a shell by zskip index {name}: then FROM '{name}' reads it."
@@ -291,13 +291,6 @@ def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[boo
             con.rollback()
         raise
     con.commit()
-
-
-def _holds_parquet(folder: str) -> bool:
-    """Whether a look at a folder shows files of Parquet, or folders with the value of a column."""
-    with suppress(OSError):
-        return any(name.lower().endswith(PARQUET_ENDINGS) or "=" in name for name in os.listdir(folder))
-    return False
 
 
 _MISSING = re.compile(r"Table with name (.+) does not exist!")
