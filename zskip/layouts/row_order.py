@@ -150,7 +150,8 @@ class _Tiles:
     def partition(self, column: int, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """These rows in an order in which no value before one of ``ends`` is greater than any value after it.
 
-        Faster than `numpy.argpartition`: it sorts by the leading bits, and compares all bits only around the ends.
+        It sorts by the leading bits, and compares all bits only around the ends. `numpy.argpartition` alone is as fast,
+        but leaves the rows of a slab in no order, and files some 5 % larger.
         """
         leading = self.leading[column][rows]
         order = np.argsort(leading, kind="stable")  # numpy sorts 16-bit numbers by radix, in linear time
