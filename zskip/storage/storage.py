@@ -49,8 +49,10 @@ class Listing:
 
     def take(self, files: np.ndarray) -> Listing:
         """Some of the files, by number or by mask."""
-        chosen = np.flatnonzero(files) if files.dtype == bool else files
-        return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
+        if files.dtype == bool and files.all():
+            return self
+        chosen = pa.array(np.flatnonzero(files) if files.dtype == bool else files)
+        return Listing(*(column.take(chosen) for column in (self.path, self.size, self.modified, self.etag)))
 
     def visible(self) -> Listing:
         """The files that `Storage.list` returns with ``hidden=False``."""

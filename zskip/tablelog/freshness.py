@@ -19,7 +19,6 @@ from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import folders_with_logs, refuse_tables_within
 
 _BYTES_A_FILE = 128
-_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,8 @@ def changes(index: Index, listing: Listing | None = None) -> Changes:
     # Comparing columns is much quicker than matching files, and folders seldom change between two statements.
     same_as: list[Listing] = index.once(("unchanged listing",), list, lambda _: _BYTES_A_FILE * len(index))
     if same_as and listing == same_as[0]:
-        return Changes(listing.take(_NONE), listing.take(_NONE), pa.array([], pa.string()), listing)
+        nothing = Listing.of([])
+        return Changes(nothing, nothing, nothing.path, listing)
     found = _compared(index, listing)
     if not found:
         same_as[:] = [listing]

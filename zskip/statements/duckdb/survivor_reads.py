@@ -286,13 +286,11 @@ def _states(survivors: Survivors, wanted: Sequence[StoredColumn]) -> np.ndarray:
     for number in asked:
         name = wanted[number].name
         for path in leaves.get(name, ()):
-            ranges = columns[path]
-            has_value, has_nan = (np.asarray(pc.fill_null(flag, False)) for flag in (ranges.has_value, ranges.has_nan))
-            states[:indexed, number][has_value | has_nan] = _HELD
+            something = pc.or_kleene(columns[path].has_value, columns[path].has_nan)
+            states[:indexed, number][np.asarray(pc.fill_null(something, False))] = _HELD
             # A struct of NULLs is not NULL.
             if len(snapshot.schema.columns[path].parts) == 1 and wanted[number].default is None:
-                nothing = pc.or_(pc.fill_null(ranges.has_value, True), pc.fill_null(ranges.has_nan, True))
-                states[:indexed, number][~np.asarray(nothing)] = _NULL
+                states[:indexed, number][~np.asarray(pc.fill_null(something, True))] = _NULL
     return states
 
 
