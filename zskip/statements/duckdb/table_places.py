@@ -114,7 +114,14 @@ _LITERAL = r"(?:-?\d+(?:\.\d+)?|'(?:[^']|'')*')"
 _LONG_LIST = re.compile(
     rf"\((?P<first>\s*{_LITERAL})(?P<rest>(?:\s*,\s*{_LITERAL}){{31,}})\s*\)|'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*"
 )
-_WHOLE_NUMBER = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|(?P<number>(?<![\w.$#?])\d+(?![\w.]))")
+# A number, or a date or time in quotes that is compared: elsewhere, in FROM, it may be the name of a table.
+_NUMBER = re.compile(
+    r"(?P<number>(?<![\w.$#?])\d+(?:\.\d+)?(?![\w.])"
+    r"|(?:[=<>]|\b(?:BETWEEN|AND)\s)\s*(?:DATE|TIMESTAMP)?\s*'[-:.\s\d]+'(?!'))"
+    r"|'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"[0-9]")
 _OTHER_QUOTES = re.compile(r"/\*|\$\w*\$|\be'", re.IGNORECASE)
 
 
@@ -142,17 +149,17 @@ def without_long_lists(statement: str) -> str:
 
 @lru_cache(maxsize=64)
 def shape(statement: str) -> str:
-    """The statement without long lists, and with 1 for each digit of its whole numbers.
+    """The statement without long lists, and with 1 for each digit of its numbers, and of dates that it compares.
 
-    Statements that differ in numbers alone name the same tables and columns at the same places.
+    Statements that differ in these alone name the same tables and columns at the same places.
 
-    >>> shape("SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 345 LIMIT 20")
-    "SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 111 LIMIT 11"
+    >>> shape("SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 34.5 AND d < DATE '2024-05-06' LIMIT 20")
+    "SELECT t1.x, '20', $2 FROM 'lake/2024' t1 WHERE y = 11.1 AND d < DATE '1111-11-11' LIMIT 11"
     """
     if _OTHER_QUOTES.search(statement):
         return statement
-    return _WHOLE_NUMBER.sub(
-        lambda match: "1" * len(match[0]) if match["number"] else match[0], without_long_lists(statement)
+    return _NUMBER.sub(
+        lambda match: _DIGIT.sub("1", match[0]) if match["number"] else match[0], without_long_lists(statement)
     )
 
 
