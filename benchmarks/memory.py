@@ -20,7 +20,6 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.dataset import dataset
 from targets import at_most
 
 import zskip
@@ -80,10 +79,9 @@ def upsert(folder: Path, limit: str) -> None:
 
 def upsert_stream(folder: Path, limit: str) -> None:
     """All rows again, from a stream, which can be read once."""
-    rows = dataset(sorted(folder.glob("*.parquet")))
-    # Arrow's own reader would hold many batches ahead of the verb.
-    batches = rows.to_batches(batch_size=20_000, batch_readahead=1, fragment_readahead=1)
-    stream = pa.RecordBatchReader.from_batches(rows.schema, batches)
+    files = [pq.ParquetFile(path) for path in sorted(folder.glob("*.parquet"))]
+    batches = (batch for file in files for batch in file.iter_batches(20_000))
+    stream = pa.RecordBatchReader.from_batches(files[0].schema_arrow, batches)
     zskip.open(str(folder / "table")).upsert(stream, on="id", memory_limit=limit)
 
 

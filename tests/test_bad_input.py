@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -102,6 +103,7 @@ NOT_UTF8 = pa.Array.from_buffers(
 )
 SURROGATES = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
 INFINITE, YEAR_40000 = (pa.table({"p": pa.array([day], pa.date32()), "a": [1]}) for day in (2**31 - 1, 13_890_172))
+LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
 AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
@@ -144,7 +146,10 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     ),
     (lambda f: laid_out(f, "a", INFINITE, partition_by="p"), SchemaMismatch, 'column "p" holds an infinite date'),
     (lambda f: laid_out(f, "a", YEAR_40000, partition_by="p"), SchemaMismatch, 'column "p" holds an infinite date'),
+    (lambda f: laid_out(f, "a", LAST, partition_by="p"), SchemaMismatch, 'column "p" holds an infinite date or time'),
     (lambda f: laid_out(f, "a", SURROGATES, partition_by="p"), SchemaMismatch, "not UTF-8"),
+    (lambda f: laid_out(f, "a", pd.DataFrame({"a": [1, "x"]})), SchemaError, "column a"),
+    (lambda f: laid_out(f, "a", pd.DataFrame([[1, 2]], columns=["a", "a"])), SchemaError, "Duplicate"),
     (lambda f: laid_out(f, "a", SURROGATES), SchemaMismatch, "not UTF-8"),
     (lambda f: laid_out(f, "p", SURROGATES), SchemaMismatch, "not UTF-8"),
     (lambda f: laid_out(f, ["a", "p"], SURROGATES, layout="zorder"), SchemaMismatch, "not UTF-8"),

@@ -46,12 +46,10 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return rows
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
-    if isinstance(source, Mapping) or _are_rows(source):
-        source = _of_values(source)
     if _is_polars_lazy_frame(source):
         source = source.collect(engine="streaming")
-    if _is_data_frame(source):
-        source = pa.table(source)
+    if isinstance(source, Mapping) or _are_rows(source) or _is_data_frame(source):
+        source = _of_values(source)
     if isinstance(source, pa.Table):
         return of_table(source)
     # A caller that has a dataset has imported pyarrow.dataset; importing it here would load pandas.
@@ -120,10 +118,10 @@ def _are_rows(source: object) -> bool:
 
 
 def _of_values(source: Any) -> pa.Table:
-    """A table of Python's values: columns by name, or rows. Raises `SchemaError` if they make no table."""
+    """A table of columns by name, of rows or of a frame. Raises `SchemaError` if their values make no table."""
     try:
-        if isinstance(source, Mapping):
-            return pa.table(dict(source))
+        if isinstance(source, Mapping) or _is_data_frame(source):
+            return pa.table(dict(source) if isinstance(source, Mapping) else source)
         names = dict.fromkeys(name for row in source for name in row)
         return pa.table({name: [row.get(name) for row in source] for name in names})
     except (pa.ArrowException, TypeError, ValueError) as error:

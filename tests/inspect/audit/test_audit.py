@@ -101,6 +101,13 @@ def test_predicates_over_missing_and_cut_files_are_left_out(cut: int | None, tmp
     assert len(report.checks) + len(report.unchecked) == 4
 
 
+def test_dates_beyond_those_of_python_are_verified(tmp_path: Path) -> None:
+    days, times = pa.array([2**31 - 1, 0], pa.date32()), pa.array([2**63 - 1, 0], pa.timestamp("us"))
+    report = zskip.write(pa.table({"day": days, "time": times}), tmp_path / "t", by="day").verify(random=20)
+    assert len(report.checks) == 20
+    assert not [check for check in report.checks if check.wrong]
+
+
 def test_random_predicates_are_repeatable_and_bind(rows: pa.Table, honest: zskip.Table) -> None:
     schema = Schema(rows.schema)
     first = random_predicates(rows, schema, 50, seed=3)

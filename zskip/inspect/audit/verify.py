@@ -535,6 +535,14 @@ def _writable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(t.within_digits(values), values, pa.scalar(None, values.type))
 
 
+def _drawn(value: pa.Scalar) -> Any:
+    """A value as Python holds it; None for a date or time that it cannot hold, such as an infinite one."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return None
+
+
 def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int = 0) -> list[str]:
     """Predicates over the columns that have literals, with values of ``rows``. Equal seeds give equal predicates."""
     dice = random.Random(seed)
@@ -545,7 +553,7 @@ def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int =
 
     def leaf() -> str:
         column = dice.choice(columns)
-        drawn = [values[column.path][dice.randrange(len(rows))].as_py() for _ in range(3)]
+        drawn = [_drawn(values[column.path][dice.randrange(len(rows))]) for _ in range(3)]
         name = identifier(*column.parts)
         if t.is_string(column.type) and drawn[0] and dice.random() < 0.2:
             return _prefix(name, drawn[0], dice)
