@@ -80,7 +80,8 @@ def upsert(folder: Path, limit: str) -> None:
 def upsert_stream(folder: Path, limit: str) -> None:
     """All rows again, from a stream, which can be read once."""
     files = [pq.ParquetFile(path) for path in sorted(folder.glob("*.parquet"))]
-    batches = (batch for file in files for batch in file.iter_batches(20_000))
+    groups = (file.read_row_group(number) for file in files for number in range(file.num_row_groups))
+    batches = (batch for group in groups for batch in group.to_batches())
     stream = pa.RecordBatchReader.from_batches(files[0].schema_arrow, batches)
     zskip.open(str(folder / "table")).upsert(stream, on="id", memory_limit=limit)
 

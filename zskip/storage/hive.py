@@ -57,8 +57,8 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
         pc.starts_with(texts, "<")
     ).as_py():  # "<value out of range: 13890172>"
         raise SchemaMismatch(
-            f'The column "{column}" holds an infinite date or time, or one of a year beyond ±32767, which has no folder '
-            "name. Partition by another column, or replace these values."
+            f'The column "{column}" holds an infinite date or time, or one of a year beyond ±32767, which has no '
+            "folder name. Partition by another column, or replace these values."
         )
     return pc.fill_null(texts, NULL)
 
