@@ -27,6 +27,8 @@ from zskip.core.option_checks import bytes_of
 
 # Of the limit: row groups that are being read and encoded come on top of it, and what the allocator keeps.
 MOST = 2.5
+# A stream can be read once: its rows are spilled by key while it is read, and then lie beside those of the files.
+MOST_OF_A_STREAM = 3.5
 
 
 def skewed(folder: Path) -> None:
@@ -134,7 +136,8 @@ def main() -> None:
         for verb in VERBS:
             peak = measured(verb, folder, given.limit)
             print(f"{name:<14} {verb:<19} {peak / 1e6:6.0f} MB over its start, {peak / limit:.1f} times the limit")
-            at_most(MOST, peak / limit, f"memory of {verb}, {name}", " times the limit")
+            most = MOST_OF_A_STREAM if verb == "upsert of a stream" else MOST
+            at_most(most, peak / limit, f"memory of {verb}, {name}", " times the limit")
         shutil.rmtree(folder)
 
 
