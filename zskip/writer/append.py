@@ -258,6 +258,9 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     layout = snapshot.layout
     recorded_options = {} if layout is None else layout.options
     names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden")
+    recorded = {name: recorded_options[name] for name in names if recorded_options.get(name) is not None}
+    if any(name in recorded for name in _SIZES):
+        recorded = dict.fromkeys(_SIZES) | recorded
     with _as_damaged_index(snapshot):
         return replace(
             options,
@@ -265,7 +268,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
             partition_by=snapshot.partition_by,
             sketches=_sketches(snapshot),
             star=partial(as_recorded, snapshot) if snapshot.dimensions else None,
-            **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
+            **recorded,
         )
 
 

@@ -45,6 +45,8 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
                 f'The columns "{names[name.lower()]}" and "{name}" differ at most in case: SQL cannot tell them apart.'
             )
         names[name.lower()] = name
+    for field in schema:
+        _require_different_fields(field.type, field.name)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
     for field in kept:
         try:
@@ -55,6 +57,16 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
             ) from error
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in _ENGINE_METADATA}
     return kept.with_metadata({**metadata, **geo_metadata([schema])} or None)
+
+
+def _require_different_fields(type: pa.DataType, path: str) -> None:
+    inner = [type.field(number) for number in range(type.num_fields)]
+    names = [field.name for field in inner]
+    if t.is_struct(type) and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(f'The struct "{path}" has several fields "{twice}": nothing tells them apart. Rename one.')
+    for field in inner:
+        _require_different_fields(field.type, f"{path}.{field.name}")
 
 
 _ENGINE_METADATA = {b"pandas", b"ARROW:schema", b"geo"}

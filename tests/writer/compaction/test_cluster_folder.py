@@ -73,6 +73,22 @@ def test_it_keeps_the_rows_and_skips_more(folder: Path) -> None:
     assert [version.operation for version in table.history()] == ["cluster", "index"]
 
 
+@pytest.mark.parametrize(
+    ("size", "other"),
+    [({"rows_per_file": 100}, {"files": 3}), ({"files": 3}, {"file_size": "1kB"}), ({"file_size": 900}, {"files": 2})],
+)
+def test_a_table_of_zskip_takes_another_kind_of_size(
+    size: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = pa.table({"a": range(400), "b": [number % 7 for number in range(400)]})
+    zskip.write(rows, tmp_path / "t", by=["a"], **size)
+    zskip.cluster(tmp_path / "t", by=["b", "a"], **other)
+    table = zskip.open(tmp_path / "t")
+    assert table.to_arrow().sort_by("a").equals(rows)
+    table.append(rows.slice(0, 1))
+    assert zskip.cluster(tmp_path / "t", **size).files_rewritten
+
+
 def test_a_listing_shows_no_row_twice_whatever_is_done_to_the_table(folder: Path) -> None:
     plain = listed(folder)
     zskip.cluster(folder, by=["a", "b"], files=8)
