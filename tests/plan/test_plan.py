@@ -255,6 +255,9 @@ def test_a_parameter_of_many_digits_is_refused_in_plain_words(tmp_path: Path) ->
     with pytest.raises(UnknownParameter, match="digits"):
         table.plan("n = ?", params=[10**5000])
     assert table.plan("n < ?", params=[10**500]).count() == 4
+    numbers = [table.plan(f"n = {given}", params=[0, 1, 2]).count() for given in ("?2 AND ? > 1 AND ?1 = 0",)]
+    assert numbers == [1]
+    assert table.plan("n = $A OR n = $a + 1", params={"a": 1}).count() == 2
 
 
 # --- a scan is a closed value: it goes to other processes, is cut into tasks, and is read as it was planned ---

@@ -198,6 +198,9 @@ def test_binary_columns_are_read_in_the_connections_setting(tmp_path: Path, con:
 def test_parameters_of_every_style(lake: Path) -> None:
     same(lake, "SELECT a, ? FROM 'T' t WHERE a = ?", params=["x", 5])
     same(lake, "SELECT a, $2 FROM 'T' t JOIN 'U' u USING (a) WHERE a = $1", params=[5, "x"])
+    same(lake, "SELECT a, ?2 FROM 'T' t JOIN 'U' u USING (a) WHERE a = ?1 OR a = ?1 + 1", params=[5, "x"])
+    same(lake, "SELECT a, ?, ?1, ? FROM 'T' t WHERE a = $1 OR a = ?", params=[5, 7, 9])
+    same(lake, "SELECT a, $Said FROM 'T' t WHERE a = $N OR name = $said", params={"said": "S007", "n": 5})
     same(lake, "SELECT a, $said FROM 'T' t WHERE a = $n OR name = $said", params={"said": "S007", "n": 5})
 
 

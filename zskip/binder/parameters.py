@@ -147,24 +147,36 @@ _ENDS_VALUE = {
 
 
 class _Parameter(NamedTuple):
-    """A parameter in the text. ``key``: its name or number as text, or the position of a ``?``, from 0 · ``first`` and
-    ``last``: its tokens (half open) · ``after_in``: whether IN precedes it."""
+    """A parameter in the text. ``key``: its name or number as text · ``first`` and ``last``: its tokens (half open) ·
+    ``after_in``: whether IN precedes it."""
 
-    key: int | str
+    key: str
     first: int
     last: int
     after_in: bool
 
 
 def _found_parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
-    position = 0
+    """The parameters of a text. A ``?`` has the number after the highest one before it, as in DuckDB."""
+    highest = 0
+    for each in _as_written(tokens):
+        if not each.key:
+            each = each._replace(key=str(highest + 1))
+        if each.key.isdigit() and len(each.key) < 10:
+            highest = max(highest, int(each.key))
+        yield each
+
+
+def _as_written(tokens: Sequence[Token]) -> Iterator[_Parameter]:
+    """The parameters of a text; the key of a ``?`` without a number is empty."""
     for index, token in enumerate(tokens):
         before = tokens[index - 1].token_type if index else None
         following = tokens[index + 1] if index + 1 < len(tokens) else None
         after_in = before is TokenType.IN
         if token.token_type is TokenType.PLACEHOLDER:
-            yield _Parameter(position, index, index + 1, after_in)
-            position += 1
+            numbered = following is not None and following.start == token.end + 1 and following.text.isdigit()
+            key = following.text if following is not None and numbered else ""
+            yield _Parameter(key, index, index + 1 + numbered, after_in)
         elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and following and token.text in ("$", ":"):
             if following.start == token.end + 1 and before not in _ENDS_VALUE:
                 yield _Parameter(following.text, index, index + 2, after_in)
@@ -175,26 +187,28 @@ def _found_parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
 def _parameters(source: SourceText, tokens: Sequence[Token], params: Parameters | None) -> Iterable[_Replaced]:
     """Each parameter, with its value."""
     named = params if isinstance(params, Mapping) else {}
+    folded = {str(name).lower(): name for name in named}
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
     used: set[object] = set()
     for key, first, last, after_in in _found_parameters(tokens):
         start, end = tokens[first].start, tokens[last - 1].end + 1
         written, span = source.text[start:end], (start, end)
-        if isinstance(key, str) and key.isdigit() and len(key) < 10 and not isinstance(params, Mapping):
-            key = int(key) - 1
-        if isinstance(key, int):
-            if not 0 <= key < len(ordered):
+        if key.isdigit() and len(key) < 10 and not isinstance(params, Mapping):
+            number = int(key) - 1
+            if not 0 <= number < len(ordered):
                 raise UnknownParameter(
                     f"There is no value for the parameter {written}: params= has {len(ordered)}.", source.text, span
                 )
-            value: Any = ordered[key]
+            value: Any = ordered[number]
+            used.add(number)
         else:
-            if key not in named:
+            name = key if key in named else folded.get(key.lower())
+            if name is None:
                 raise UnknownParameter(
                     f"There is no value for the parameter {written}.{nearest(key, named)}", source.text, span
                 )
-            value = named[key]
-        used.add(key)
+            value = named[name]
+            used.add(name)
         if is_list(value) and not after_in:
             raise UnknownParameter(
                 f"The parameter {written} holds a {type(value).__name__}, which is allowed only after IN, without "

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -349,7 +350,7 @@ def _rewritten(
         tables = whole_tables(parsed, freshness)
     if one.kind != "SELECT":
         edits = _naming_edits(words, con, text, params, parsed.schemas(con))
-    edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
+    edits += _numbered_marks(words)
     plans, reasons, of_files = [], [], names_file_columns(words)
     joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)
     guards = _guards(parsed, con, params, tables)
@@ -395,6 +396,20 @@ def _guards(
     if any(word.text.upper() == "WITH" for word in parsed.words):
         return [guarding if table.gains else UNGUARDED for table in tables]
     return [guarding, *guards[1:]]
+
+
+def _numbered_marks(words: Sequence[Word]) -> Iterator[tuple[int, int, str]]:
+    """Each ``?`` without a number as ``$1``: after it come the parameters of reads. It has the number after the
+    highest one before it."""
+    highest = 0
+    for word, following in zip_longest(words, words[1:]):
+        if word.text not in ("?", "$"):
+            continue
+        if following is not None and following.start == word.end and following.text.isdigit():
+            highest = max(highest, int(following.text))
+        elif word.text == "?":
+            highest += 1
+            yield word.start, word.end, f"${highest}"
 
 
 def _takes_parameters(one: Statement) -> bool:

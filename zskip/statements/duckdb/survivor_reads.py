@@ -53,7 +53,6 @@ class Values:
         self._values: dict[str, Any] = (
             dict(given) if isinstance(given, Mapping) else {str(i): value for i, value in enumerate(given, start=1)}
         )
-        self._marks = count(1)
 
     @property
     def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
@@ -70,10 +69,6 @@ class Values:
         for name in sorted(given.keys() - wanted.keys()):
             value = f"${given[name]}" if self._named else f"number {name}"
             raise UnknownParameter(f"The statement has no parameter for the value {value}.", statement)
-
-    def numbered(self) -> str:
-        """The next ``?`` as a numbered parameter, since DuckDB does not accept ``?`` together with other parameters."""
-        return f"${next(self._marks)}"
 
     def add(self, value: Any) -> str:
         """Add a parameter, and return its name in the statement, as ``$3``."""
