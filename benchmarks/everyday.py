@@ -413,7 +413,8 @@ def s3(folder: Path) -> None:
 
 
 def fresh(folder: Path) -> None:
-    """The first look-up of a process in 25 files, and the first plan: processor time with imports, of ten processes.
+    """The first look-up of a process in 25 files, in 60, and in a folder that is only indexed, and the first plan:
+    processor time with imports, of ten processes.
 
     pyarrow imports pandas, if it is installed, for the first value that it converts; DuckDB alone does not. What a
     look-up needs in any case is a process of its own: DuckDB's query, and the imports of numpy and pyarrow.
@@ -421,6 +422,12 @@ def fresh(folder: Path) -> None:
     path = folder / "fresh"
     if not path.exists():
         zskip.write(pa.table({"id": np.arange(1_000_000)}), path, by="id", files=25)
+    rows = pa.table({"id": np.arange(600_000)} | {name: np.random.default_rng(7).random(600_000) for name in "abcdef"})
+    more, indexed = folder / "fresh60", folder / "fresh-indexed"
+    if not more.exists():
+        zskip.write(rows, more, by="id", files=60)
+        shutil.copytree(more, indexed, ignore=shutil.ignore_patterns("_zskip"))
+        zskip.index(indexed)
     without = (
         "import importlib.abc, sys\n"
         "class NoPandas(importlib.abc.MetaPathFinder):\n"
@@ -435,6 +442,8 @@ def fresh(folder: Path) -> None:
         "open": f"import zskip\nzskip.open({str(path)!r})",
         "plan": f"import zskip\nzskip.open({str(path)!r}).plan('id = 77').paths",
         "sql": f"import zskip\nzskip.sql(\"FROM '{path}' WHERE id = 77\").fetchall()",
+        "sql, 60 files": f"import zskip\nzskip.sql(\"FROM '{more}' WHERE id = 77\").fetchall()",
+        "sql, indexed": f"import zskip\nzskip.sql(\"FROM '{indexed}' WHERE id = 77\").fetchall()",
     }
     codes |= {f"{name}, no pandas": without + codes[name] for name in ("plan", "sql")}
     found = _process_times(codes)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+# The rules of pruning: a process's first statements over little data are not pruned before they are loaded.
+import zskip.statements.duckdb.pruned_tables  # noqa: F401
 from tests import FIXTURES, ROOT
 
 if TYPE_CHECKING:

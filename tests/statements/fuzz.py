@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zskip
+import zskip.statements.duckdb.pruned_tables  # the rules of pruning, loaded before the first statement
 from tests.statements.random_statements import COLUMNS, MACROS, TABLES, Statement, random_statement
 from zskip.errors import SqlSyntaxError
 from zskip.statements import joins

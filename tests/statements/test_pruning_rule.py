@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,25 @@ def test_a_folder_that_is_named_twice_is_listed_once(
 
     monkeypatch.setattr(LocalStorage, "list", counted)
     assert listings_of(f"'{folder}' a") == listings_of(f"'{folder}' a JOIN '{folder}' b USING ({column})") == 1
+
+
+_STATEMENTS = """
+import sys, zskip
+
+path, rules = sys.argv[1], "zskip.statements.duckdb.pruned_tables"
+for number in range(100):
+    assert zskip.sql(f"SELECT x FROM '{path}' WHERE x = {number}").fetchall() == [(number,)]
+    if rules in sys.modules:
+        break
+print(number)
+"""
+
+
+@pytest.mark.parametrize(("options", "earliest", "latest"), [({}, 20, 60), ({"sketches": {"x": "values"}}, 0, 0)])
+def test_the_rules_are_loaded_once_statements_have_taken_as_long(
+    tmp_path: Path, options: dict[str, Any], earliest: int, latest: int
+) -> None:
+    zskip.write(pa.table({"x": range(600)}), tmp_path / "t", by="x", files=60, **options)
+    command = [sys.executable, "-c", _STATEMENTS, str(tmp_path / "t")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert earliest <= int(done.stdout) <= latest

@@ -11,13 +11,16 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | values differ from file to file                            |                                                     |
 | reads few files of one table, of which it only compares    | DuckDB skips them by their footers in less time     |
 | columns with constants                                     |                                                     |
+| reads little, and is one of a process's first              | the rules themselves take longer to load            |
 
-The last two do not hold where a user wants to know what is skipped, nor where the index may answer count, min or max.
+The last three do not hold where a user wants to know what is skipped, nor where the index may answer count, min or max.
 None of them can be wrong: a statement that is not explained reads all files.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +48,9 @@ FILE_POSITION = "file_index"
 _ANSWERED = frozenset({"count", "count_star", "min", "max"})
 # The least time that pruning must save to be done again: that of a few small files.
 LEAST_SAVED = 1e-3
+# Processor seconds to load the rules, and to open a file; the bytes that DuckDB reads in a second.
+_LOAD_SECONDS, _FILE_SECONDS, _BYTES_A_SECOND = 0.4, 2e-4, 4e8
+_RULES = "zskip.statements.duckdb.pruned_tables"
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
 _CHUNKS_A_FILE = 64
 
@@ -105,7 +111,34 @@ def is_explained(
     is_wanted = for_user or any(index.query_log.is_on for _, index in parsed.found)
     if not is_wanted and params is None and _version_of(parsed) in _GAINLESS:
         return False
-    return is_wanted or not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
+    if is_wanted:
+        return True
+    if not _is_worth_loading(parsed):
+        return False
+    return not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
+
+
+_READ_WHOLE = [0.0]
+"""The seconds at most that statements have taken since they were not pruned, while the rules were not loaded."""
+
+
+def _is_worth_loading(parsed: Parsed) -> bool:
+    """Whether the rules are loaded, or statements over all files have taken as long as loading them by now.
+
+    So a process takes at most twice the time of the better choice, whatever statements follow.
+    """
+    if _RULES in sys.modules:
+        return True
+    _READ_WHOLE[0] += sum(_seconds_of_all(index) for _, index in parsed.found)
+    return _READ_WHOLE[0] >= _LOAD_SECONDS
+
+
+def _seconds_of_all(index: Index) -> float:
+    """The time at most in which DuckDB reads all files; infinite where pruning saves more than reads."""
+    snapshot = index.snapshot
+    if index.storage.local is None or snapshot.sketches or snapshot.dimensions:
+        return math.inf
+    return len(index) * _FILE_SECONDS + (snapshot.totals.bytes or 0) / _BYTES_A_SECOND
 
 
 def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
