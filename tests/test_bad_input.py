@@ -633,6 +633,15 @@ def test_a_delete_after_a_column_got_another_type_says_so(tmp_path: Path) -> Non
     assert narrow.delete("a = 2").rows == 1
 
 
+def test_an_integer_beyond_those_of_another_file_says_so(tmp_path: Path) -> None:
+    placed(tmp_path / "a.parquet", pa.table({"v": [-1, 2]}))
+    placed(tmp_path / "b.parquet", pa.table({"v": pa.array([3, 2**64 - 1], pa.uint64())}))
+    table = zskip.index(tmp_path)
+    for read in (table.to_arrow, table.plan("v > 0").count, table.dataset().to_table):
+        with pytest.raises(SchemaMismatch, match=r'"v" is uint64 in .*b\.parquet and int64'):
+            read()
+
+
 def test_a_far_timestamp_beside_nanoseconds_says_so(tmp_path: Path) -> None:
     """DuckDB's ConversionException."""
     far, near = (pa.table({"t": pa.array([value], pa.timestamp("us"))}) for value in (253_370_764_800_000_000, 0))

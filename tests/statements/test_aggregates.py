@@ -37,6 +37,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "dec": pa.array([Decimal(i) / 100 for i in range(N)], pa.decimal128(15, 2)),
         "day": [(start + datetime.timedelta(days=i)).date() for i in range(N)],
         "ts": pa.array([start + datetime.timedelta(hours=i) for i in range(N)], pa.timestamp("us", "UTC")),
+        # Then the clocks of Dublin were 25 minutes and 21 seconds behind Greenwich.
+        "old": pa.array(
+            [start.replace(year=1910) + datetime.timedelta(hours=i) for i in range(N)],
+            pa.timestamp("us", "Europe/Dublin"),
+        ),
         "name": [f"n{i:03}" for i in range(N)],
         "flag": [i < 60 for i in range(N)],
         "at": [{"pos": N - i} for i in range(N)],

@@ -262,6 +262,20 @@ def test_a_pruned_relation_can_be_read_further(lake: Path, con: duckdb.DuckDBPyC
     assert sorted(pruned.union(plain).distinct().fetchall()) == sorted(plain.distinct().fetchall())
 
 
+def test_relations_are_combined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    few = sql(at(lake, "SELECT a FROM {T} WHERE a < 3"), con)
+    others = [
+        sql(at(lake, "SELECT a FROM {T} WHERE a = $1"), con, params=[17]),
+        zskip.open(lake / "t").plan("a = 17").to_duckdb(con).select("a"),
+        con.sql("SELECT 17 AS a"),
+        con.sql("SELECT ? AS a", params=[17]),
+    ]
+    for other in others:
+        assert sorted(few.union(other).fetchall()) == sorted(few.fetchall() + other.fetchall())
+    named = [sql(at(lake, f"SELECT a FROM {{T}} WHERE a = ${name}"), con, params={name: 7}) for name in "xy"]
+    assert named[0].union(named[1]).fetchall() == 2 * named[0].fetchall()
+
+
 def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     zskip.write(_rows(1).slice(0, 0), tmp_path / "t", by="a")
     found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", con)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -91,6 +92,21 @@ def geometries(tmp_path: Path) -> Path:
             con.execute(f"COPY ({rows}) TO '{folder}/{number}.parquet' (FORMAT parquet)")
     zskip.index(folder)
     return folder
+
+
+def test_a_column_of_nothing_is_null_of_any_type(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"i": [number], "c": pa.nulls(1)}), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    files = f"read_parquet('{tmp_path}/*.parquet')"
+    for query in (
+        "SELECT c, typeof(c) FROM {} WHERE i = 1",
+        "SELECT coalesce(c, 'a') FROM {}",
+        "FROM {} WHERE c LIKE 'a%'",
+    ):
+        found, wanted = (zskip.sql(query.replace("{}", f"'{tmp_path}'")), duckdb.sql(query.replace("{}", files)))
+        assert (found.types, found.fetchall()) == (wanted.types, wanted.fetchall()), query
+    assert zskip.open(tmp_path).plan("c LIKE 'a%'").count() == 0
 
 
 @pytest.mark.parametrize("condition", SELECTED)

@@ -169,13 +169,30 @@ def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[T
 def _tokens_of(parser: sqlglot.Dialect, source: SourceText) -> list[Token]:
     if has_more_tokens(source.text, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
         raise _too_long(source.text, _TOKENS)
+    text = source.text
     try:
-        return parser.tokenize(source.text)
+        if text.count("$") < 2:
+            return parser.tokenize(text)
+        # sqlglot takes "$a,$" for the tag of a string in dollars.
+        tokens = parser.tokenize(_DOLLARS.sub(lambda match: f"?{match['name']}" if match["name"] else match[0], text))
+        return [_as_dollar(token) if token.text == "?" and text[token.start] == "$" else token for token in tokens]
     except TokenError as error:
         quote = unclosed_quote(source.text)
         message = "something in it is not closed" if quote is None else "a quote is never closed"
         span = None if quote is None else (quote, len(source.text))
         raise SqlSyntaxError(f"The predicate does not parse: {message}.", source.text, span) from error
+
+
+_DOLLARS = re.compile(
+    r"""[eE]'(?:\\.|[^'])*' | '[^']*' | "[^"]*" | --[^\n]* | /\*.*?\*/
+    | \$(?P<tag>[^\W\d]\w*|)\$.*?\$(?P=tag)\$ | \$(?P<name>\w+)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Strings, quoted names, comments, and parameters, by their names."""
+
+
+def _as_dollar(token: Token) -> Token:
+    return Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.end, token.comments)
 
 
 _TOKENS = f"{MOST_TOKENS:,} words, signs and constants"

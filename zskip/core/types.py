@@ -338,7 +338,7 @@ _DURATION = Type(
 
 _INTERVAL = Type(name="interval", arrow=(pa.month_day_nano_interval(),), duckdb=lambda type: "INTERVAL")
 
-_NULL = Type(name="null", arrow=(pa.null(),), duckdb=lambda type: "INTEGER", spark=lambda type: "INT")
+_NULL = Type(name="null", arrow=(pa.null(),), duckdb=lambda type: '"NULL"', spark=lambda type: "INT")
 
 
 # Look-up, and properties of types that are needed often.

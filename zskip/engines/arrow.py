@@ -173,10 +173,7 @@ def _batch_rows(scan: Scan) -> int:
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not len(schema):
         return _empty_rows(batch.num_rows)
-    columns = [
-        pa.nulls(batch.num_rows, pa.null()) if t.is_null(field.type) else _cast_column(column, field)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
+    columns = [_cast_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -135,7 +135,8 @@ def _damage(path: str) -> str | None:
 
 
 def _require_types(scan: Scan) -> None:
-    """Raise `SchemaMismatch` if a file that came into an indexed folder has other types than the index."""
+    """Raise `SchemaMismatch` if a file came into an indexed folder with other types than the index, or if one has
+    unsigned integers beside signed ones."""
     if scan.managed or scan.source is not None:
         return
     from zskip.parquet import footers
@@ -144,6 +145,14 @@ def _require_types(scan: Scan) -> None:
     if found is not None:
         for path in [*found.added.path.to_pylist(), *found.changed.path.to_pylist()]:
             footers.read(scan.storage, [path], scan.schema, grow=True)
+    narrow = {field.name for field in scan.schema.arrow if field.type == pa.int64()}
+    for path in scan.relative_paths if narrow else ():
+        for field in footers.read(scan.storage, [path])[0].arrow:
+            if field.name in narrow and field.type == pa.uint64():
+                raise SchemaMismatch(
+                    f'The column "{field.name}" is uint64 in {scan.storage.uri_of(path)} and int64 in another file, '
+                    "which does not hold all its values. Write these files with one type."
+                )
 
 
 def _gone(scan: Scan) -> str | None:

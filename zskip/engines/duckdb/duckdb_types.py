@@ -106,9 +106,7 @@ def lossless(arrow: pa.DataType) -> bool:
         names = [field.name for field in arrow]
         if ambiguous(names) or names[:2] == _VARIANT:
             return False
-    inner = [arrow.field(index).type for index in range(arrow.num_fields)]
-    # DuckDB has no null type. A column of that type is converted by the caller, but not one nested in another type.
-    return all(lossless(type) and not t.is_null(type) for type in inner)
+    return all(lossless(arrow.field(index).type) for index in range(arrow.num_fields))
 
 
 # The first fields of a struct that DuckDB may read as a VARIANT.

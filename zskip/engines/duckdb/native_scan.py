@@ -43,6 +43,7 @@ UNGUARDED = "false"
 _POSITIONS = ("file_row_number", "file_index")
 FILES = "zskip_files"
 """The parameter that holds the paths. The names of a form's parameters begin with it."""
+_PARAMETER = re.compile(rf"\$({FILES}\w*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,16 @@ class Select:
 
     sql: str
     parameters: Mapping[str, Any]
+
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """The statement with other parameters, such as ``$3``, by the names of its own."""
+        return _PARAMETER.sub(lambda match: names[match[1]], self.sql)
+
+    def by_position(self) -> tuple[str, list[Any]]:
+        """The statement with numbered parameters, and their values. DuckDB combines relations whose parameters have
+        numbers, but none of which two have one name."""
+        names = {name: f"${number}" for number, name in enumerate(self.parameters, start=1)}
+        return self.renamed(names), list(self.parameters.values())
 
 
 def native_scan(
@@ -456,8 +467,7 @@ def stored_form(scan: Scan) -> StoredForm | None:
     """The stored form of a scan's files; None if the files store the table's rows unchanged."""
     if scan.source is None:
         return None
-    fields = scan.schema.arrow
-    values = {name: _texts(values, fields.field(name).type) for name, values in scan.values.items()}
+    values = {name: cast_texts(values) for name, values in scan.values.items()}
     return StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
 
 
@@ -553,9 +563,15 @@ def _entry(type: pa.MapType) -> tuple[tuple[str, pa.DataType], tuple[str, pa.Dat
     return ("key", type.key_type), ("value", type.item_type)
 
 
-def _texts(values: pa.Array, type: pa.DataType) -> list[Any]:
-    """Values as DuckDB's CAST takes them."""
-    texts: list[Any] = (values if t.is_binary(type) else values.cast(pa.string())).to_pylist()
+def cast_texts(values: pa.Array) -> list[Any]:
+    """Values as DuckDB's CAST takes them; instants in UTC, as Arrow writes no seconds of a zone's offset.
+
+    >>> cast_texts(pa.array([-(10**10)], pa.timestamp("s", "America/New_York")))
+    ['1653-02-10 06:13:20Z']
+    """
+    if t.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    texts: list[Any] = (values if t.is_binary(values.type) else values.cast(pa.string())).to_pylist()
     return texts
 
 

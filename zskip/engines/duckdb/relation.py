@@ -46,8 +46,9 @@ def to_duckdb(
         _require_planned_meaning(scan.predicate, con)
     same_clock(scan, con)
     read = planned_scan(scan, con, columns, schema=schema_read(scan, con))
+    text, values = read.by_position()
     with reading(scan):
-        return con.sql(read.sql, params=dict(read.parameters))
+        return con.sql(text, params=values)
 
 
 def opened(con: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:

@@ -451,12 +451,7 @@ def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             values = [None if text is None else read(text) for text in texts]
             plain = pa.array([None if value is None else value.as_py() for value in values], logical)
             rows = rows.set_column(number, field.name, plain.cast(field.type))
-    return rows.cast(_with_leaves(schema, _null_as_duckdb_gives_it))
-
-
-def _null_as_duckdb_gives_it(type: pa.DataType) -> pa.DataType:
-    """Arrow casts NULLs of its type null to any type, and none back."""
-    return pa.int32() if t.is_null(type) else type
+    return rows.cast(schema)
 
 
 def _with_leaves(schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +15,12 @@ from zskip.core.late_loading import pc
 from zskip.core.schema import Schema, identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import (
-    FILES,
     UNGUARDED,
     Select,
     StoredColumn,
     StoredForm,
     binds_schemas,
+    cast_texts,
     literal,
     read_of_files,
     stored_columns,
@@ -40,6 +38,9 @@ if TYPE_CHECKING:
     from zskip.statements.aggregates import IndexRows
 
 
+_NAMES = count(1)
+
+
 class Values:
     """The parameters of a statement and of the reads in it, all by name or all by position, as the statement has them.
 
@@ -48,7 +49,7 @@ class Values:
 
     def __init__(self, params: Sequence[Any] | Mapping[str, Any] | None, takes: bool) -> None:
         self.takes = takes
-        self._named = params is None or isinstance(params, Mapping)
+        self._named = isinstance(params, Mapping)
         given = {} if params is None else params
         self._values: dict[str, Any] = (
             dict(given) if isinstance(given, Mapping) else {str(i): value for i, value in enumerate(given, start=1)}
@@ -57,7 +58,7 @@ class Values:
     @property
     def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
         """All parameters, in the form that DuckDB takes."""
-        return (self._values or None) if self._named else list(self._values.values())
+        return (self._values if self._named else list(self._values.values())) or None
 
     def require(self, names: Collection[str], statement: str) -> None:
         """Raise `UnknownParameter` for a parameter without a value, and for a value without a parameter."""
@@ -72,10 +73,10 @@ class Values:
 
     def add(self, value: Any) -> str:
         """Add a parameter, and return its name in the statement, as ``$3``."""
-        number = len(self._values) + 1
-        name = str(number)
+        name = str(len(self._values) + 1)
         if self._named:
-            name = next(one for i in count(number) if (one := f"zskip_{i}") not in self._values)
+            # DuckDB combines no relations of which two have a parameter of one name.
+            name = next(one for number in _NAMES if (one := f"zskip_{number}") not in self._values)
         self._values[name] = value
         return f"${name}"
 
@@ -110,7 +111,7 @@ def read_survivors(
     texts = []
     for read in reads:
         names = {name: values.add_list(value) for name, value in read.parameters.items()}
-        texts.append(re.sub(_PARAMETER, partial(_renamed, names), read.sql))
+        texts.append(read.renamed(names))
     if len(texts) == 1:
         return texts[0]
     columns = ", ".join(map(identifier, by.columns))
@@ -174,10 +175,6 @@ def _stored_files(
     return readable_paths(scan, con), stored_form(scan)
 
 
-def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
-    return names[match[1]]
-
-
 def _typical_first(rows: np.ndarray) -> np.ndarray:
     """An order of files that begins with one of about the mean number of rows, if the first one has far more or fewer.
 
@@ -194,7 +191,6 @@ def _typical_first(rows: np.ndarray) -> np.ndarray:
 
 
 _FAR = 1.5
-_PARAMETER = re.compile(rf"\$({FILES}\w*)")
 
 
 def _literals(texts: Sequence[str | None]) -> str:
@@ -385,7 +381,7 @@ def _constant_of(rows: IndexRows, field: pa.Field, row: int) -> str:
     type, column = duckdb_type(field.type), rows.columns.get(field.name)
     if column is None or row >= column.count[0].as_py():
         return f"CAST(NULL AS {type})"
-    (text,) = _texts(column.lower if row else column.upper)
+    (text,) = cast_texts(column.lower if row else column.upper)
     return f"CAST({literal(text or '')} AS {type})"
 
 
@@ -395,7 +391,7 @@ def _of_groups(rows: IndexRows, schema: pa.Schema, values: Values) -> str:
         lists |= {f"lower{number}": column.lower, f"upper{number}": column.upper, f"count{number}": column.count}
     types = {name: "BIGINT" if name.startswith(("n", "count")) else "VARCHAR" for name in lists}
     groups = ", ".join(
-        f"CAST(unnest({values.add_list(_texts(each))}) AS {types[name]}) AS {name}" for name, each in lists.items()
+        f"CAST(unnest({values.add_list(cast_texts(each))}) AS {types[name]}) AS {name}" for name, each in lists.items()
     )
     numbers = {name: number for number, name in enumerate(rows.columns)}
     made = ", ".join(f"{_value(numbers.get(field.name), field)} AS {identifier(field.name)}" for field in schema)
@@ -408,8 +404,3 @@ def _value(number: int | None, field: pa.Field) -> str:
         return f"CAST(NULL AS {type})"
     value = f"CASE WHEN i >= count{number} THEN NULL WHEN i = 0 THEN upper{number} ELSE lower{number} END"
     return f"CAST({value} AS {type})"
-
-
-def _texts(bounds: pa.Array) -> list[str | None]:
-    texts: list[str | None] = pc.cast(bounds, pa.string()).to_pylist()
-    return texts
