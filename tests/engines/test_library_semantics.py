@@ -24,6 +24,7 @@ ROWS = pa.table(
         "p": [i % 3 for i in range(N)],
         "nans": [NAN if i % 5 == 0 else i % 7 - 3.0 for i in range(N)],
         "zeros": [(-0.0, 0.0, 1.5, -1.5)[i % 4] for i in range(N)],
+        "apart": [0.0 if i < N / 2 else 1.5 for i in range(N)],
         "prices": [0.5 + i % 7 for i in range(N)],
         "big": pa.array([2**63 - 1 - i for i in range(N)], pa.int64()),
     }
@@ -85,6 +86,15 @@ def test_arrow_takes_a_constant_nan(
     expected = rows.to_table(filter=test).num_rows
     counts = dataset.count_rows(filter=test), dataset.to_table(filter=test).num_rows, dataset.filter(test).count_rows()
     assert counts == (expected,) * 3
+
+
+@pytest.mark.parametrize("values", [[0.0, 7.0], [0, 7], [-0.0], [0.0, 1.5], [1.5]])
+@pytest.mark.parametrize("column", ["apart", "zeros", "i"])
+def test_arrow_looks_for_zeros_in_a_list(table: zskip.Table, column: str, values: list[float]) -> None:
+    dataset, rows = table.dataset(), table.to_arrow()
+    for test in (pc.field(column).isin(values), ~pc.field(column).isin(values)):
+        expected = rows.filter(test).num_rows
+        assert (dataset.count_rows(filter=test), dataset.to_table(filter=test).num_rows) == (expected, expected)
 
 
 POLARS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {

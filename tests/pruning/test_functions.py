@@ -54,7 +54,7 @@ i = t | i < b | t <= u | i = g | i = d | d < g | f = g | f < d | b = f | dt = ts
 i IS DISTINCT FROM 5 | i IS NOT DISTINCT FROM NULL | i IS NOT DISTINCT FROM t | (i, t) = (1, 3) | (i, t) IN ((1, 3), (5, 0)) | NOT ((i, s) = (1, 'a')) | (i, s) <> (1, NULL)
 CASE WHEN i > 1 THEN 'a' WHEN i < 0 THEN 'b' END = 'a' | CASE i WHEN 1 THEN t ELSE 3 END = 3 | COALESCE(i, 0) = 0 | COALESCE(g, 0) <= 0.1 | NULLIF(i, 5) = 5 | IF(i > 0, TRUE, NULL)
 COALESCE(i > 0, FALSE) | NULLIF(i, 5) IS NULL | COALESCE(dt, '2024-01-01') = '2024-01-01' | isnan(g) | NOT isnan(f) | (i > 3) IS NULL | (i > 3) IS NOT TRUE | i IN [1, NULL] | NOT (i IN [1, NULL])
-i BETWEEN t AND 5 | i IN (1, t) | g BETWEEN 0 AND i | year(dt) IN (2023, 1969) | year(dt) = 2024 AND month(dt) = 2 | year(dt) <> 2024 OR month(dt) > 1 | random() > 2 | i + random() > 5
+f IN (0.1, 7::FLOAT) | f NOT IN (1.5, 'nan'::FLOAT) | i IN (2000000000, 1::FLOAT) | i NOT IN (2000000001, 1::FLOAT) | g IN (0.1, 7::FLOAT) | i BETWEEN t AND 5 | i IN (1, t) | g BETWEEN 0 AND i | year(dt) IN (2023, 1969) | year(dt) = 2024 AND month(dt) = 2 | year(dt) <> 2024 OR month(dt) > 1 | random() > 2 | i + random() > 5
 """.replace("\n", " | ").strip(" |").split(" | ")  # fmt: skip
 
 

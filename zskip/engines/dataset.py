@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from zskip.binder.bind_condition import provable_part
 from zskip.core.schema import identifier
 from zskip.engines.arrow import to_arrow, to_batches
-from zskip.engines.duckdb.native_scan import partition_values
+from zskip.engines.duckdb.native_scan import holds_floats, partition_values
 from zskip.engines.missing_files import naming_bad_files
 from zskip.language import Predicate
 from zskip.plan.scan import Scan
@@ -110,7 +110,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         wanted = self._both(filter)
         scan = self._survivors(wanted)
         with naming_bad_files([scan]):
-            if _native(scan) and not _may_compare_with_nan(wanted):
+            if _native(scan) and not _is_misread(wanted, scan.schema.arrow):
                 yield ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
             else:
                 yield ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
@@ -129,12 +129,20 @@ def _native(scan: Scan) -> bool:
     return scan.managed and not scan.added
 
 
-def _may_compare_with_nan(filter: pc.Expression | None) -> bool:
-    """Whether a filter may have a constant NaN, by which Arrow's scanner takes and drops whole row groups wrongly."""
+def _is_misread(filter: pc.Expression | None, schema: pa.Schema) -> bool:
+    """Whether Arrow's scanner may take and drop whole row groups wrongly.
+
+    It does where a filter has a constant NaN, and where it looks for 0.0 in a list: a row group of zeros has the bounds
+    -0.0 and 0.0, which are equal, and are not the same member of a list.
+    """
+    if filter is None:
+        return False
     try:
-        return filter is not None and "nan" in str(filter)
+        text = str(filter)
     except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
         return True
+    floats = [field.name for field in schema if holds_floats(field.type)]
+    return "nan" in text or ("is_in(" in text and any(name in text for name in floats))
 
 
 def _batches(scan: Scan) -> pa.RecordBatchReader:

@@ -118,6 +118,8 @@ def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
         raise Refused("constants of several kinds: the dialect casts them all to one")
     if not any(t.is_floating(each) for each in types):
         return list(constants)
+    if pa.float32() in types:
+        raise Refused("constants of FLOAT beside others: the dialect casts them all to it, or to DOUBLE")
     return [pa.scalar(float(each.as_py()), pa.float64()) if each.is_valid else each for each in constants]
 
 

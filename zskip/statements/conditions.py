@@ -79,6 +79,7 @@ def _reads_settings(condition: str) -> bool:
 
 _STRING, _NAME = r"'(?:[^']|'')*'", r'"(?:[^"]|"")*"'
 _CONSTANT = re.compile(rf"{_NAME}|({_STRING})(?:::(BLOB|INTERVAL)\b)?")
+_EXPONENT = re.compile(r"\de[+-]\d")
 # A BLOB constant with a byte that is no printable ASCII character.
 _BYTES = re.compile(r"'(?:[^'\\]|'')*\\(?:[^']|'')*'::BLOB\b")
 _FIELD = re.compile(rf"struct_extract\(({_NAME}(?:\.{_NAME})*), '((?:[^']|'')*)'\)")
@@ -114,6 +115,8 @@ def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
         # The engine still applies this condition, which only fails to prune.
         return None
     types = [schema.columns[path].type for path in predicate.columns]
+    if _EXPONENT.search(_CONSTANT.sub("", condition)) and (pa.float32() in types or "FLOAT" in condition):
+        return None  # a FLOAT constant, which the text of a condition has as a DOUBLE
     if any(isinstance(type, pa.BaseExtensionType) and t.is_struct(type.storage_type) for type in types):
         return None  # a VARIANT, of which the index knows only the parts
     # The bytes may be no valid string, and SQL would cast a string beside a BLOB instead of comparing its bytes.

@@ -149,7 +149,7 @@ def read_of_files(
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     # The default, "filename", may be one of the table's columns.
     file = file_column or (file_column_name(taken) if partition_by and form is None else None)
-    options = _Options(any(_holds_floats(field.type) for field in stored), file, guard)
+    options = _Options(any(holds_floats(field.type) for field in stored), file, guard)
     if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
         held = None
     deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
@@ -379,12 +379,12 @@ def _partition_value(file: str, folder: str, type: str) -> str:
     return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
 
 
-def _holds_floats(arrow: pa.DataType) -> bool:
+def holds_floats(arrow: pa.DataType) -> bool:
     if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
-        return _holds_floats(arrow.value_type)
+        return holds_floats(arrow.value_type)
     if isinstance(arrow, DuckdbType):
         return True  # a VARIANT may hold any value
-    return bool(t.is_floating(arrow)) or any(_holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+    return bool(t.is_floating(arrow)) or any(holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
 
 
 def _require_known(names: Sequence[str], schema: pa.Schema) -> None:
