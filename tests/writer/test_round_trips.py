@@ -96,6 +96,27 @@ def test_a_field_of_a_struct_is_a_clustering_column(tmp_path: Path) -> None:
     assert plan.skipped.files.part > 5
 
 
+@pytest.mark.parametrize("few", [0, 1])
+def test_a_column_called_like_a_leaf_of_another(few: int, tmp_path: Path) -> None:
+    """pyarrow chooses encodings by Parquet's paths, which are equal here."""
+    many, some = [list(range(300)), [i % 13 for i in range(300)]][:: 1 - 2 * few]
+    rows = pa.table(
+        {
+            "x": [{"y": i} for i in many],
+            "x.y": some,
+            "l": [[i] for i in some],
+            "l.list.element": [f"t{i}" for i in many],
+            "k": range(300),
+        }
+    )
+    table = zskip.write(rows.slice(0, 200), tmp_path / "t", by=["x.y", "k"], files=10)
+    table.append(rows.slice(200))
+    table.upsert(rows.slice(190, 20), on="k")
+    zskip.cluster(tmp_path / "t", by=["k"])
+    assert zskip.open(tmp_path / "t").to_arrow().sort_by("k").equals(rows)
+    assert table.verify(random=3).held
+
+
 @pytest.mark.parametrize("name", ["a.b", "select", 'quo"te', "sp ace", "ünï"])
 def test_odd_names(name: str, tmp_path: Path) -> None:
     rows = pa.table({name: pa.array(range(100)), "other": pa.array(range(100))})

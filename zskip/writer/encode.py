@@ -7,6 +7,7 @@ although NaN is greater. So a column that contains NaN gets no bounds in the foo
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -45,7 +46,7 @@ def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
             dictionary.append(path)
         elif integers:
             delta.append(path)
-    return Encoding(compression, tuple(dictionary), tuple(delta))
+    return _encoding(compression, dictionary, delta, rows)
 
 
 def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Encoding:
@@ -61,7 +62,15 @@ def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Enco
             dictionary.append(path)
         elif "DELTA_BINARY_PACKED" in chunk.encodings and any(holds(leaves[path].type) for holds in _INTEGERS):
             delta.append(path)
-    return Encoding(compression, tuple(dictionary), tuple(delta))
+    return _encoding(compression, dictionary, delta, rows)
+
+
+def _encoding(compression: str, dictionary: Sequence[str], delta: Sequence[str], rows: pa.Table) -> Encoding:
+    """The encoding by paths. Two leaves of one path, of a column "s.a" and of a field a of s, have a dictionary."""
+    found = Counter(path for path, _ in _leaves(rows.slice(0, 0)))
+    shared = {path for path, leaves in found.items() if leaves > 1}
+    with_dictionary = dict.fromkeys([*dictionary, *(path for path in found if path in shared)])
+    return Encoding(compression, tuple(with_dictionary), tuple(path for path in delta if path not in shared))
 
 
 def _repeats(values: pa.ChunkedArray, most: float) -> bool:
@@ -144,7 +153,12 @@ def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) 
     within = np.ones(max(0, rows.num_rows - 1), bool)
     within[cuts[1:-1] - 1] = False
     tied = within
-    leaf_of = {path: number for number, (path, _) in enumerate(_leaves(rows.slice(0, 0)))}
+    leaf_of, first = {}, 0
+    for name in rows.schema.names:
+        paths = [path for path, _ in _leaves_below(name, rows.column(name).slice(0, 0))]
+        if paths == [name]:
+            leaf_of[name] = first
+        first += len(paths)
     for name in sorted_by:
         if name not in leaf_of:
             return sorting
