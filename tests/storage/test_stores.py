@@ -220,7 +220,7 @@ def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
         # A lazy relation of a store's files is read when DuckDB likes, and so are the files missed.
         with pytest.raises((TableNotFound, duckdb.Error), match=again):
             read()
-    with pytest.raises(DamagedIndex, match="open it again"):
+    with pytest.raises(DamagedIndex, match="Open the table again"):
         fresh.plan("a < 500")
     with suppress(TableNotFound):  # what was open may be read to its end
         assert first.num_rows + sum(batch.num_rows for batch in begun) == 500
