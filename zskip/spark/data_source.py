@@ -278,6 +278,8 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
     reader_class, writer_class = _reader_class(pushes), _writer_class()
 
     class Source(DataSource):
+        installed = _RequireZskip()  # must be first: unpickled before anything that needs zskip
+
         @classmethod
         def name(cls) -> str:
             return "zskip"
@@ -306,6 +308,26 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             return writer_class(job)
 
     return Source
+
+
+class _RequireZskip:
+    """Raises a helpful error when it is unpickled where zskip, or what it needs, is not installed."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (_REQUIRE_ZSKIP,)
+
+
+_REQUIRE_ZSKIP = """
+try:
+    import zskip.spark.data_source
+except ImportError as error:
+    import sys
+    message = (
+        f"The Python of Spark's executors, {sys.executable}, cannot import zskip: {error}. Install it there, "
+        "or let PYSPARK_PYTHON name a Python that has it."
+    )
+    raise ImportError(message) from error
+"""
 
 
 def _written(messages: Sequence[Any]) -> list[Written]:

@@ -224,3 +224,28 @@ def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path,
     assert [check.rows["duckdb"] for check in done.checks] == [19, 40]
     assert table.verify(random=3).clean
     assert table.plan("n = 5 OR x::VARCHAR LIKE '%7%'").to_arrow().num_rows == 5
+
+
+@pytest.mark.parametrize("left", ["the old files", "their statistics", "nothing"])
+def test_doctor_names_int96_that_was_rewritten_as_clocks(tmp_path: Path, left: str) -> None:
+    """As cluster rewrote it before it kept instants."""
+    stamps = pa.array(np.arange(40) * 10**9 + 10**15, pa.timestamp("us"))
+    rows = pa.table({"a": list(range(40)), "t": stamps, "clock": stamps})
+    pq.write_table(rows.drop("clock"), tmp_path / "1.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(rows.drop("t"), tmp_path / "2.parquet")
+    old = zskip.index(tmp_path)
+    zskip.cluster(tmp_path, by="a", files=2)
+    assert not [advice for advice in doctor(tmp_path).advice if "INT96" in advice]
+    table = zskip.open(tmp_path)
+    wrong = table.to_arrow().set_column(1, "t", table.to_arrow()["t"].cast(pa.timestamp("us")))
+    table.overwrite(wrong)
+    if left != "the old files":
+        for path in old.plan().paths:
+            Path(path).unlink()
+    if left == "nothing":
+        zskip.open(tmp_path).vacuum("0 seconds")
+    said = [advice for advice in doctor(tmp_path).advice if "INT96" in advice]
+    assert len(said) == (left != "nothing")
+    if said:
+        assert '"t"' in said[0]
+        assert ("may have been" in said[0]) is (left == "their statistics")

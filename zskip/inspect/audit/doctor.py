@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip.core.schema import Column
+from zskip.core import types as t
+from zskip.core.schema import Column, Schema
 from zskip.core.types import is_orderable, may_hold_nan
 from zskip.errors import (
     CorruptFile,
@@ -26,6 +27,7 @@ from zskip.errors import (
     UnsupportedFormat,
 )
 from zskip.parquet import footers
+from zskip.parquet.arrow_differences import holds_clock
 from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
@@ -33,7 +35,7 @@ from zskip.table_formats.locate import source_of, stale_by_dimension
 from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.freshness import dropped_files, dropped_text
 from zskip.tablelog.index import Index
-from zskip.tablelog.log import latest_version, load
+from zskip.tablelog.log import history, latest_version, load
 
 SMALL_FILE = 1 << 20
 THREADS = 16
@@ -95,6 +97,7 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     everything = storage.list()
     paths = everything.visible().parquet().path.to_pylist()
     named, doubt = named_files(path, storage, storage_options)
+    doubt = (*doubt, *advice_on_instants(storage))
     others = 0 if named is None else len(set(paths) - named)
     dropped = 0
     stale: Mapping[Dimension, int | None] = {}
@@ -194,6 +197,48 @@ def named_files(
         return None if source is None else set(source.read().files.path.to_pylist()), ()
     except (TableError, MissingDependency) as error:
         return None, (f"The table's log cannot be read, so all files of the folder were looked at. {error}",)
+
+
+def advice_on_instants(storage: Storage) -> Iterator[str]:
+    """Columns of a folder laid out in place that were INT96, which is an instant, and now are clocks without a zone.
+
+    Earlier versions of zskip rewrote them so. The old files tell, until a vacuum removes them; after them their
+    statistics, which lack bounds, as those of INT96 always do.
+    """
+    try:
+        newest = load(storage)
+        if not newest.managed or not holds_clock(newest.schema.arrow):
+            return
+        before = next((each for each in history(storage) if not each.managed), None)
+        if before is None:
+            return
+        index = Index(storage, before)
+        numbers = np.arange(len(index), dtype=np.int64)
+        listed = storage.size_and_modified(index.paths(numbers).to_pylist())
+        left = np.flatnonzero(np.asarray(pc.is_valid(listed.size)))
+        arrow = before.schema.arrow
+        int96 = footers.with_instants_of_files(storage, listed.take(left), arrow) if len(left) else arrow
+        clocks = [c for c in before.schema if is_clock(c.type) and is_clock(newest.schema.columns.get(c.path, c).type)]
+        known = index.file_statistics(numbers, [column.path for column in clocks]).columns
+    except TableError:  # there is no zskip table, or it is named as damaged elsewhere
+        return
+    for column in clocks:
+        if column.type != Schema(int96).columns[column.path].type:
+            what = "were INT96, which is an instant"
+        elif len(left) < len(numbers) and not pc.any(pc.is_valid(known[column.path].lower)).as_py():
+            what = "may have been INT96, which is an instant: they had no bounds, and the files are gone"
+        else:
+            continue
+        replaced = f"{column.path} AT TIME ZONE 'UTC' AS {column.path}"
+        yield (
+            f'The values of "{column.path}" {what}, and the folder was laid out with clocks without a zone. They are '
+            "the clocks of UTC, and Spark takes them for those of its session's zone. Replace them, for example by "
+            f'table.overwrite(duckdb.sql("SELECT * REPLACE ({replaced}) FROM …")).'
+        )
+
+
+def is_clock(type: pa.DataType) -> bool:
+    return t.is_timestamp(type) and type.tz is None
 
 
 def advice_on_others(others: int) -> Iterator[str]:
