@@ -53,9 +53,8 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
                 f'The column "{column}" holds an empty string or "{NULL}": as a folder name, that would be read as '
                 "NULL. Partition by another column, or replace these values."
             )
-    if (t.is_date(values.type) or t.is_timestamp(values.type)) and pc.any(
-        pc.starts_with(texts, "<")
-    ).as_py():  # "<value out of range: 13890172>"
+    is_time = t.is_date(values.type) or t.is_timestamp(values.type)
+    if is_time and pc.any(pc.starts_with(texts, "<")).as_py():  # "<value out of range: 13890172>"
         raise SchemaMismatch(
             f'The column "{column}" holds an infinite date or time, or one of a year beyond ±32767, which has no '
             "folder name. Partition by another column, or replace these values."

@@ -304,7 +304,7 @@ def difference(spans: list[Span], call: Call) -> Span:
     (first_low, first_high), (last_low, last_high) = bounds
     ends = last_low - first_high, last_high - first_low
     if unit == "week":
-        # DuckDB has counted Mondays until 2.0, which divides the days by seven, towards zero.
+        # DuckDB counted Mondays before 2.0; now it divides the days by seven, towards zero.
         ends = np.sign(ends[0]) * (np.abs(ends[0]) // 7), np.sign(ends[1]) * (np.abs(ends[1]) // 7)
     low, high = key_limits(call.type)
     lower, upper = np.where(unsupported, low, ends[0]), np.where(unsupported, high, ends[1])
