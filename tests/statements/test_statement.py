@@ -276,6 +276,27 @@ def test_relations_are_combined(lake: Path, con: duckdb.DuckDBPyConnection) -> N
     assert named[0].union(named[1]).fetchall() == 2 * named[0].fetchall()
 
 
+@pytest.mark.parametrize("order", ["a", "s.a"])
+@pytest.mark.parametrize(
+    "test", ['"s.a" = 4', '"s.a" IN (1, 77) OR b = 9', 'a < 50 AND "s.a" < 100', '"a-b" < 3', "q.s.a > 250"]
+)
+def test_a_column_called_like_a_field_or_a_difference(order: str, test: str, tmp_path: Path) -> None:
+    """Above a window, a plan prints the names of columns without quotes."""
+    rows = pa.table(
+        {
+            "a": range(240),
+            "b": [number % 7 for number in range(240)],
+            "a-b": [number * 37 % 240 for number in range(240)],
+            "s": [{"a": 300 - number} for number in range(240)],
+            "s.a": [number * 11 % 240 for number in range(240)],
+        }
+    )
+    zskip.write(rows, tmp_path / "t", by=[order], files=24)
+    query = f"SELECT count(*), sum(a) FROM (SELECT *, row_number() OVER (ORDER BY a) AS n FROM {{}}) q WHERE {test}"
+    found = sql(query.format(f"'{tmp_path / 't'}'")).fetchall()
+    assert found == duckdb.from_arrow(rows).query("rows", query.format("rows")).fetchall()
+
+
 def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     zskip.write(_rows(1).slice(0, 0), tmp_path / "t", by="a")
     found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", con)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,8 @@ from zskip.core.schema import identifier
 _SCAN = "PYTHON_ARROW_SCAN"
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 _ORDINAL = re.compile(r"#(\d+)")
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
 
@@ -61,6 +63,7 @@ class Node:
     def scans(self, stubs: Sequence[StubColumns]) -> list[Scan] | None:
         """The scans of stubs; None if some scan cannot be assigned to a stub."""
         found = []
+        quoted = {name.lower() for stub in stubs for name in stub.printed if not _PLAIN_NAME.fullmatch(name)}
         pending: list[tuple[Node, tuple[str, ...]]] = [(self, ())]
         while pending:
             node, above = pending.pop()
@@ -69,7 +72,8 @@ class Node:
                 if not (node.info.get("Projections", "") + filters).strip():
                     return None
                 if (place := node.place) is not None:
-                    renamed = [_renamed(text, stubs[place].printed) for text in (*_split(filters), *above)]
+                    conditions = (*_split(filters), *above)
+                    renamed = [_renamed(text, stubs[place].printed, quoted) for text in conditions]
                     readable = tuple(text for text in renamed if text is not None)
                     found.append(Scan(place, readable, len(readable) == len(renamed)))
             below = _filters_below(node, above)
@@ -144,9 +148,17 @@ def _split(filters: str) -> list[str]:
     return [condition for condition in conditions if condition]
 
 
-def _renamed(condition: str, printed: Mapping[str, str]) -> str | None:
-    """The condition with the table's column names; None if it contains a name that may not be the table's column."""
+def _renamed(condition: str, printed: Mapping[str, str], quoted: Collection[str]) -> str | None:
+    """The condition with the table's column names; None if it contains a name that may not be the table's column.
+
+    ``quoted``: the lower-case names of columns that SQL has to quote. Above a scan, a plan prints them as they are:
+    "s.a" like a field of s, and "a-b" like a difference.
+    """
     lowered = {column.lower() for column in printed.values()}
+    text = condition.lower()
+    bare = _QUOTED.sub("", text)
+    if any(name in (text if '"' in name else bare) for name in quoted):
+        return None
     pieces = _PIECE.findall(condition)
     renamed = []
     for number, piece in enumerate(pieces):
