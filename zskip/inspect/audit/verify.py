@@ -420,7 +420,7 @@ def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, s
     with connection.cursor() as hashing:
         for found in _gathered(batches):
             rows = _with_types(found, schema)
-            hashing.register("found", rows.cast(_with_leaves(rows.schema, _importable_leaf)).combine_chunks())
+            hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
             ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
             count, total = count + rows.num_rows, total + int(hashes)
     return count, total
@@ -454,12 +454,12 @@ def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.cast(schema)
 
 
-def _with_leaves(schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
-    return pa.schema([field.with_type(t.with_leaves(field.type, change)) for field in schema])
+def _importable(schema: pa.Schema) -> pa.Schema:
+    """The schema with types that DuckDB imports from Arrow. Distinct values stay distinct."""
+    return pa.schema([field.with_type(t.with_leaves(field.type, _importable_leaf)) for field in schema])
 
 
 def _importable_leaf(type: pa.DataType) -> pa.DataType:
-    """A type that DuckDB imports from Arrow, in which distinct values stay distinct."""
     if t.is_float16(type):
         return pa.float32()
     return pa.string() if t.is_decimal(type) and type.precision > 38 else type

@@ -13,7 +13,8 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | columns with constants                                     |                                                     |
 | reads little, and is one of a process's first              | the rules themselves take longer to load            |
 
-The last three do not hold where a user wants to know what is skipped, nor where the index may answer count, min or max.
+The last three do not hold where a user wants to know what is skipped, and the two about few files also not where the
+index may answer count, min or max.
 None of them can be wrong: a statement that is not explained reads all files.
 """
 
