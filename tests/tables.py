@@ -14,7 +14,7 @@ from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.plan import Plan
 from zskip.plan.planner import plan
-from zskip.stats import DataFiles, collect
+from zskip.stats import DataFiles, Ranges, Statistics, collect
 from zskip.storage import open_storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
@@ -53,6 +53,19 @@ def build_table(
     )
     storage = open_storage(str(folder))
     return Index(storage, commit(storage, None, "write", add=data, schema=schema, managed=managed))
+
+
+def ranges_of(lower: pa.Array, upper: pa.Array | None = None, *, null: bool | Sequence[bool] = False) -> Ranges:
+    """Units that hold values from ``lower`` to ``upper``, or ``lower`` alone, no NaN, and NULL where ``null``."""
+    count = len(lower)
+    yes, no = pa.array([True] * count), pa.array([False] * count)
+    has_null = pa.array([null] * count if isinstance(null, bool) else null)
+    return Ranges(lower, lower if upper is None else upper, yes, has_null, no)
+
+
+def statistics_of(**columns: Ranges) -> Statistics:
+    """Units of nine rows each, with the ranges of their columns."""
+    return Statistics(pa.array([9] * len(next(iter(columns.values())))), columns)
 
 
 def plan_of(index: Index, where: str, **options: object) -> Plan:

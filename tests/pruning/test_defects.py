@@ -265,26 +265,38 @@ def test_a_negated_number_beside_nan_is_kept(type: str, nan: str) -> None:
                 assert np.isin(np.flatnonzero(found.all_match), live).all(), sql
 
 
+NAN = float("nan")
+
+
 @pytest.mark.parametrize(
-    ("lower", "upper", "nulls", "nans", "pruned", "kept"),
+    ("lower", "upper", "nulls", "nans", "pruned", "proved", "kept"),
     [
-        (None, None, 10, None, ["x = 1", "x > 1", "x IS NOT NULL", "isnan(x)"], ["x IS NULL"]),
-        (None, None, None, 10, ["NOT isnan(x)", "x < 1", "x IS NULL"], ["isnan(x)", "x > 1"]),
-        (3.0, float("nan"), 0, None, ["x < 2", "x = 2"], ["x > 6", "x = 4", "isnan(x)"]),
-        (float("nan"), 5.0, 0, 0, ["x > 6", "x = 6", "isnan(x)"], ["x > 4", "x < -1", "x = 4"]),
-        (float("nan"), 5.0, 0, None, ["x = 6"], ["x > 6", "x < -1", "x = 4", "isnan(x)"]),
+        (None, None, 10, None, ["x = 1", "x > 1", "x <> 1", "x IS NOT NULL", "isnan(x)"], ["x IS NULL"], []),
+        (None, None, 9, None, [], [], ["x = 1", "x > 1", "x <> 1", "x IS NOT NULL", "isnan(x)", "x IS NULL"]),
+        (None, None, None, 10, ["NOT isnan(x)", "x < 1", "x IS NULL"], ["isnan(x)", "x > 1"], []),
+        (None, None, None, 9, [], [], ["NOT isnan(x)", "x < 1", "x IS NULL", "isnan(x)"]),
+        (3.0, NAN, 0, None, ["x < 2", "x = 2"], [], ["x > 6", "x = 4", "isnan(x)"]),
+        (NAN, 5.0, 0, 0, ["x > 6", "x = 6", "x BETWEEN 8 AND 9", "isnan(x)"], [], ["x > 4", "x < -1", "x = 4"]),
+        (NAN, 5.0, 0, None, ["x = 6", "x BETWEEN 8 AND 9"], [], ["x > 6", "x < -1", "x = 4", "isnan(x)"]),
     ],
-    ids=["all null", "all nan", "upper bound nan", "lower bound nan of none", "lower bound nan"],
+    ids=["all null", "all but one null", "all nan", "all but one nan", "upper nan", "lower nan, none", "lower nan"],
 )
 def test_counts_of_all_rows_and_one_nan_bound_leave_the_other_proofs(
-    lower: float | None, upper: float | None, nulls: int | None, nans: int | None, pruned: list[str], kept: list[str]
+    lower: float | None,
+    upper: float | None,
+    nulls: int | None,
+    nans: int | None,
+    pruned: list[str],
+    proved: list[str],
+    kept: list[str],
 ) -> None:
     bounds = (pa.array([value], pa.float64()) for value in (lower, upper))
     counts = (pa.array([value], pa.int64()) for value in (nulls, nans))
     column = ColumnStatistics(*bounds, *counts, pa.array([True]), pa.array([True]))
     units = FileStatistics(pa.array([10]), {"x": column}).statistics()
-    may_match = {
-        sql: pruning.outcomes(bind(sql, Schema(pa.schema({"x": pa.float64()}))), units).may_match[0]
-        for sql in [*pruned, *kept]
+    found = {
+        sql: pruning.outcomes(bind(sql, Schema(pa.schema({"x": pa.float64()}))), units)
+        for sql in [*pruned, *proved, *kept]
     }
-    assert [sql for sql, may in may_match.items() if not may] == pruned
+    assert [sql for sql, outcomes in found.items() if not outcomes.may_match[0]] == pruned
+    assert [sql for sql, outcomes in found.items() if outcomes.all_match[0]] == proved

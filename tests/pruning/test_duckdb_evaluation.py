@@ -17,6 +17,7 @@ import pytest
 
 from tests.pruning.fuzz import table_failures
 from tests.pruning.oracles import DuckDBOracle
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -24,7 +25,7 @@ from zskip.language.functions import COMPUTED, evaluated_by_duckdb
 from zskip.language.tree import Computable, Opaque, Reference, walk
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator
-from zskip.stats import Ranges, Statistics
+from zskip.stats import Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))
 WORDS = ["Ab", "b", None]
@@ -39,9 +40,7 @@ def evaluated(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
 
 def single(values: list[object], type: pa.DataType, path: str = "s") -> Statistics:
     """One unit for each value, which is its only one."""
-    bounds, no = pa.array(values, type), pa.array([False] * len(values))
-    ranges = Ranges(bounds, bounds, pa.array([True] * len(values)), no, no)
-    return Statistics(pa.array([5] * len(values)), {path: ranges})
+    return statistics_of(**{path: ranges_of(pa.array(values, type))})
 
 
 def test_it_computes_what_is_known() -> None:
@@ -185,8 +184,7 @@ def test_a_field_of_a_struct_is_computed_but_not_the_struct() -> None:
 
 def test_a_bound_that_is_cut_inside_a_character_is_no_value() -> None:
     cut = pa.array([b"\xc3"], pa.binary()).view(pa.string())
-    no = pa.array([False])
-    statistics = Statistics(pa.array([1]), {"s": Ranges(cut, cut, pa.array([True]), no, no)})
+    statistics = statistics_of(s=ranges_of(cut))
     assert pruning.outcomes(bind("length(s) = 5", SCHEMA), statistics).may_match.all()
 
 
@@ -333,19 +331,11 @@ PAIRS = Schema(pa.schema({"a": pa.string(), "b": pa.string(), "x": pa.int32(), "
 
 def pairs(null: bool = False) -> Statistics:
     """Three units: x-y with 3, x or y with 1 to 4, and strings of which nothing but an order is known."""
-    no, yes = pa.array([False] * 3), pa.array([True] * 3)
-
-    def column(lower: list[object], upper: list[object], type: pa.DataType) -> Ranges:
-        return Ranges(pa.array(lower, type), pa.array(upper, type), yes, yes if null else no, no)
-
-    return Statistics(
-        pa.array([5] * 3),
-        {
-            "a": column(["x", "x", "x"], ["x", "x", "z"], pa.string()),
-            "b": column(["y", "x", "y"], ["y", "x", "y"], pa.string()),
-            "x": column([3, 1, 1], [3, 4, 1], pa.int32()),
-            "f": column([0.0, -1.0, 0.0], [0.0, -1.0, 1.0], pa.float64()),
-        },
+    return statistics_of(
+        a=ranges_of(pa.array(["x", "x", "x"]), pa.array(["x", "x", "z"]), null=null),
+        b=ranges_of(pa.array(["y", "x", "y"]), null=null),
+        x=ranges_of(pa.array([3, 1, 1], pa.int32()), pa.array([3, 4, 1], pa.int32()), null=null),
+        f=ranges_of(pa.array([0.0, -1.0, 0.0]), pa.array([0.0, -1.0, 1.0]), null=null),
     )
 
 

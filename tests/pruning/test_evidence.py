@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.pruning.grammar import Grammar
 from tests.pruning.oracles import DuckDBOracle, breaches
 from tests.pruning.units import KINDS, Units, random_statistics, random_units
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -24,7 +25,6 @@ from zskip.language.intervals.spans import keys, values_of
 from zskip.language.tree import Contains, In, Reference, Scalar
 from zskip.pruning import Evidence, Outcomes
 from zskip.pruning.evidence import Ints
-from zskip.stats import Ranges, Statistics
 
 
 class Held:
@@ -69,23 +69,15 @@ def equal(one: object, other: object) -> bool:
     return both_nan or one == other
 
 
-def ranges(lower: list[object], upper: list[object], type: pa.DataType, null: bool = False) -> Ranges:
-    no = pa.array([False] * len(lower))
-    has_null = pa.array([null] * len(lower))
-    return Ranges(pa.array(lower, type), pa.array(upper, type), pa.array([True] * len(lower)), has_null, no)
-
-
 def asked(sql: str, columns: dict[str, list[list[int]]], type: pa.DataType, null: bool = False) -> Outcomes:
     """The outcomes of units that hold these values, their ranges being those of the first unit in all."""
     arrays = {path: [pa.array(values, type) for values in units] for path, units in columns.items()}
     units = len(next(iter(columns.values())))
-    statistics = Statistics(
-        pa.array([9] * units),
-        {
-            path: ranges([min(map(min, values))] * units, [max(map(max, values))] * units, type, null)
-            for path, values in columns.items()
-        },
-    )
+    bounds = {
+        path: [pa.array([end(map(end, values))] * units, type) for end in (min, max)]
+        for path, values in columns.items()
+    }
+    statistics = statistics_of(**{path: ranges_of(*ends, null=null) for path, ends in bounds.items()})
     schema = Schema(pa.schema(dict.fromkeys(columns, type)))
     return pruning.outcomes(bind(sql, schema), statistics, Held(arrays))
 
@@ -129,7 +121,7 @@ def test_a_row_of_constants_needs_all_of_its_values() -> None:
 def test_a_text_that_a_unit_lacks_proves() -> None:
     schema = Schema(pa.schema({"s": pa.string()}))
     s = Reference("s", pa.string())
-    statistics = Statistics(pa.array([2, 2]), {"s": ranges(["a", "a"], ["z", "z"], pa.string())})
+    statistics = statistics_of(s=ranges_of(pa.array(["a", "a"]), pa.array(["z", "z"])))
     held = Held({"s": [pa.array(["a needle", "z"]), pa.array(["a", "z"])]})
     condition = Contains(s, "needle")
     predicate = Predicate("", "", condition, schema, Dialect())
@@ -143,7 +135,7 @@ def test_a_text_that_a_unit_lacks_proves() -> None:
 
 
 def test_it_is_asked_only_of_units_that_ranges_leave() -> None:
-    statistics = Statistics(pa.array([9] * 4), {"x": ranges([1, 6, 1, 5], [9, 9, 4, 5], pa.int64())})
+    statistics = statistics_of(x=ranges_of(pa.array([1, 6, 1, 5]), pa.array([9, 9, 4, 5])))
     held = Held({"x": [pa.array([1, 9]), pa.array([6]), pa.array([1]), pa.array([5])]})
     found = pruning.outcomes(bind("x = 5", Schema(pa.schema({"x": pa.int64()}))), statistics, held)
     assert found.may_match.tolist() == [False, False, False, True]

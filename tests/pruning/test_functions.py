@@ -14,6 +14,7 @@ import pytest
 from sqlglot import exp
 
 from tests.docs.predicates_page import predicates_page
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -134,39 +135,6 @@ def test_negation_loses_no_outcome() -> None:
         assert (plain.can_be_null == negated.can_be_null).all()
 
 
-@pytest.mark.parametrize(
-    ("sql", "lower", "upper", "type"),
-    [
-        ("x + 1 > 10", 3, 8, pa.int32()),
-        ("x * -2 > -4", 3, 8, pa.int64()),
-        ("abs(x) > 5", -3, 4, pa.int32()),
-        ("x / 2 >= 3", 1, 5, pa.int32()),
-        ("year(x) = 2024", dt.date(2022, 1, 1), dt.date(2023, 12, 31), pa.date32()),
-        ("month(x) = 7", dt.date(2022, 1, 1), dt.date(2022, 6, 30), pa.date32()),
-        ("CAST(x AS DATE) = '2024-01-01'", dt.datetime(2024, 1, 2), dt.datetime(2024, 1, 9), pa.timestamp("us")),
-        ("date_trunc('month', x) = '2024-01-01'", dt.datetime(2024, 2, 2), dt.datetime(2024, 3, 9), pa.timestamp("us")),
-        ("x + INTERVAL 1 DAY < '2024-01-02'", dt.datetime(2024, 1, 2), dt.datetime(2024, 3, 9), pa.timestamp("us")),
-        ("left(x, 2) = 'ab'", "b", "c", pa.string()),
-        ("x ILIKE 'ab%'", "x", "z", pa.string()),
-        ("regexp_matches(x, '^ab')", "b", "c", pa.string()),
-        ("COALESCE(x, 0) > 5", 1, 4, pa.int64()),
-        ("CASE WHEN x > 5 THEN 'big' ELSE 'small' END = 'big'", 1, 4, pa.int64()),
-        ("x * 2 = 5", 1, 400, pa.int64()),
-        ("month(x) = 7 AND day(x) > 3", dt.date(2022, 7, 1), dt.date(2022, 7, 3), pa.date32()),
-        ("month(x) = 7", dt.date(2022, 11, 1), dt.date(2023, 2, 28), pa.date32()),
-        ("hour(x) = 12", dt.datetime(2022, 11, 1, 22), dt.datetime(2022, 11, 2, 4, 59), pa.timestamp("us")),
-        ("x % 10 = 5", 17, 22, pa.int32()),
-        ("x % 10 = -5", -22, -17, pa.int32()),
-        ("x IS DISTINCT FROM 5", 5, 5, pa.int64()),
-    ],
-)
-def test_what_ranges_can_prove_is_skipped(sql: str, lower: object, upper: object, type: pa.DataType) -> None:
-    yes, no = pa.array([True]), pa.array([False])
-    ranges = Ranges(pa.array([lower], type), pa.array([upper], type), yes, no, no)
-    bound = bind(sql, Schema(pa.schema({"x": type})))
-    assert not pruning.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
-
-
 def double(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     argument = binding.scalar(node.expressions[0])
     return Call("double", (argument,), pa.int64())
@@ -185,8 +153,7 @@ def test_a_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     before = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))
     monkeypatch.setitem(FUNCTIONS, entry.name, entry)
     monkeypatch.setitem(NAMED, "double", double)
-    yes, no = pa.array([True] * 2), pa.array([False] * 2)
-    statistics = Statistics(pa.array([9] * 2), {"x": Ranges(pa.array([1, 9]), pa.array([5, 12]), yes, no, no)})
+    statistics = statistics_of(x=ranges_of(pa.array([1, 9]), pa.array([5, 12])))
     bound = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))
     assert pruning.outcomes(before, statistics).may_match.tolist() == [True, True]
     assert pruning.outcomes(bound, statistics).may_match.tolist() == [False, True]
@@ -210,10 +177,7 @@ VALUES = {
     "n": pa.array([1_519_689_600]),
 }
 STRINGS_SCHEMA = Schema(pa.schema({name: value.type for name, value in VALUES.items()}))
-NO = pa.array([False])
-UNITS = Statistics(
-    pa.array([1]), {name: Ranges(value, value, pa.array([True]), NO, NO) for name, value in VALUES.items()}
-)
+UNITS = statistics_of(**{name: ranges_of(value) for name, value in VALUES.items()})
 
 
 def may_match(sql: str) -> bool:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, asked, breaches, masks
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -109,12 +110,11 @@ def test_an_or_may_match_where_a_part_may(part: Callable[[Random], str], seed: i
 
 def test_a_thousand_row_values_prune() -> None:
     listed = ", ".join(f"({number}, {number % 100})" for number in range(0, 10_000, 10))
-    yes, no = pa.array([True] * 2), pa.array([False] * 2)
-    columns = {
-        "i": Ranges(pa.array([0, 5000]), pa.array([9000, 5100]), yes, no, no),
-        "t": Ranges(pa.array([0, 5], pa.int8()), pa.array([20, 9], pa.int8()), yes, no, no),
-    }
-    found = asked(f"(i, t) IN ({listed})", SCHEMA, Statistics(pa.array([9, 9]), columns))
+    units = statistics_of(
+        i=ranges_of(pa.array([0, 5000]), pa.array([9000, 5100])),
+        t=ranges_of(pa.array([0, 5], pa.int8()), pa.array([20, 9], pa.int8())),
+    )
+    found = asked(f"(i, t) IN ({listed})", SCHEMA, units)
     assert found.may_match.tolist() == [True, False]
 
 
@@ -138,9 +138,8 @@ def pairs_of(random: Random, units: int = 30) -> Statistics:
     for name in TWO.arrow.names:
         ends = [sorted(random.choices(range(10), k=2)) for _ in range(units)]
         low, high = (pa.array([each[side] for each in ends], pa.int32()) for side in (0, 1))
-        null = pa.array([random.choice([True, False]) for _ in ends])
-        columns[name] = Ranges(low, high, pa.array([True] * units), null, pa.array([False] * units))
-    return Statistics(pa.array([9] * units), columns)
+        columns[name] = ranges_of(low, high, null=[random.choice([True, False]) for _ in ends])
+    return statistics_of(**columns)
 
 
 @pytest.mark.parametrize("seed", range(30))

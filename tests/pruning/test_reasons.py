@@ -4,21 +4,17 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.language.tree import Cause
 from zskip.pruning.reasons import REWRITES
-from zskip.stats import Ranges, Statistics
+from zskip.stats import Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.int64(), "s": pa.string(), "unseen": pa.int64()}))
-YES, NO = pa.array([True, True]), pa.array([False, False])
-STATISTICS = Statistics(
-    pa.array([9, 9]),
-    {
-        "x": Ranges(pa.array([1, 7]), pa.array([4, 9]), YES, NO, NO),
-        "s": Ranges(pa.array(["a", "f"]), pa.array(["c", "k"]), YES, NO, NO),
-    },
+STATISTICS = statistics_of(
+    x=ranges_of(pa.array([1, 7]), pa.array([4, 9])), s=ranges_of(pa.array(["a", "f"]), pa.array(["c", "k"]))
 )
 
 
@@ -57,8 +53,7 @@ def test_a_function_is_called_as_it_is_written(sql: str, name: str) -> None:
 
 
 def test_what_duckdb_computed_is_told_apart() -> None:
-    one = pa.array(["de", "fr"])
-    statistics = Statistics(pa.array([9, 9]), {"s": Ranges(one, one, YES, NO, NO), "x": STATISTICS.columns["x"]})
+    statistics = statistics_of(s=ranges_of(pa.array(["de", "fr"])), x=STATISTICS.columns["x"])
     found = pruning.reasons(bind("upper(s) = 'DE' AND length(s) = 2 AND x > 5", SCHEMA), statistics)
     assert [(each.removed, each.proved, each.computed) for each in found] == [(1, 1, 2), (0, 2, 2), (1, 1, 0)]
     (found,) = pruning.reasons(bind("upper(s) = 'DE'", SCHEMA), STATISTICS)
@@ -108,13 +103,7 @@ def test_a_date_outside_the_calendar_of_python_is_named_and_skips_nothing(consta
     days = pa.array([-1_000_000, 4_000_000], pa.int32()).cast(pa.date32())
     both = {"d": days, "t": days.cast(pa.timestamp("us"))}
     rows = pa.table(both)
-    statistics = Statistics(
-        pa.array([9, 9]),
-        {
-            name: Ranges(each.take(pa.array([0, 0])), each.take(pa.array([1, 1])), YES, NO, NO)
-            for name, each in both.items()
-        },
-    )
+    statistics = statistics_of(**{name: ranges_of(each[:1], each[1:]) for name, each in both.items()})
     for sql in (f"{column} {op} {constant}" for column in both for op in ("<", ">=", "=")):
         assert len(duckdb.sql(f"SELECT * FROM rows WHERE {sql}").fetchall()) <= 2  # for DuckDB it is a date
         (found,) = pruning.reasons(bind(sql, Schema(rows.schema)), statistics)

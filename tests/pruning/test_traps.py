@@ -20,6 +20,7 @@ from sqlglot import exp
 from tests import FIXTURES, ROOT
 from tests.pruning.cases import column
 from tests.pruning.oracles import RAISED, TRUE, DuckDBOracle, breaches
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.binder.leaf_binder import Binder
@@ -292,11 +293,10 @@ def test_ranges_of_another_type_say_nothing() -> None:
 def test_uuids_are_ordered_by_unsigned_bytes() -> None:
     """Java compares UUIDs as signed: bounds that stand so are no range, and prove nothing."""
     low, high = (pa.array([bytes([first]) * 16], UUID) for first in (0xF0, 0x10))
-    yes, no = pa.array([True]), pa.array([False])
     bound = bind("u = '80000000-0000-0000-0000-000000000000'", Schema(pa.schema({"u": pa.uuid()})))
-    outcomes = pruning.outcomes(bound, Statistics(pa.array([3]), {"u": Ranges(low, high, yes, no, no)}))
+    outcomes = pruning.outcomes(bound, statistics_of(u=ranges_of(low, high)))
     assert outcomes.may_match.all()
-    outcomes = pruning.outcomes(bound, Statistics(pa.array([3]), {"u": Ranges(high, low, yes, no, no)}))
+    outcomes = pruning.outcomes(bound, statistics_of(u=ranges_of(high, low)))
     assert outcomes.may_match.all()
     assert outcomes.can_be_false.all()
 

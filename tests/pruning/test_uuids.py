@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -20,7 +21,6 @@ from zskip.core.types import UUID
 from zskip.language import tree
 from zskip.language.render import render
 from zskip.language.tree import Compare, Literal, Reference
-from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"u": pa.uuid(), "b": pa.binary(16)}))
 
@@ -69,8 +69,7 @@ def hold_to_duckdb(table: zskip.Table, rows: pa.Table, dice: random.Random, coun
 def is_skipped(sql: str, dialect: str = "duckdb") -> bool:
     """Whether a unit is skipped whose UUIDs all begin with ff."""
     bounds = (pa.array([b"\xff" + end * 15], UUID) for end in (b"\0", b"\xff"))
-    yes, no = pa.array([True]), pa.array([False])
-    statistics = Statistics(pa.array([10]), {"u": Ranges(*bounds, yes, no, no)})
+    statistics = statistics_of(u=ranges_of(*bounds))
     return not pruning.outcomes(bind(sql, SCHEMA, dialect=dialect), statistics).may_match.any()
 
 
@@ -171,8 +170,7 @@ def test_in_spark_uuids_compare_as_their_texts() -> None:
     dice = random.Random(3)
     units = [[uuid.UUID(int=dice.getrandbits(128) >> 120 * (n % 2)) for _ in range(1 + n % 3)] for n in range(60)]
     ends = (pa.array([end(unit).bytes for unit in units], UUID) for end in (min, max))
-    yes, no = pa.array([True] * 60), pa.array([False] * 60)
-    statistics = Statistics(pa.array([9] * 60), {"u": Ranges(*ends, yes, no, no)})
+    statistics = statistics_of(u=ranges_of(*ends))
     skipped = 0
     for number in range(600):
         op, text = dice.choice(list(TEXT_TESTS)), spelled(dice, str(dice.choice(dice.choice(units))))

@@ -16,10 +16,10 @@ import pytest
 import zskip
 from tests.pruning.oracles import DuckDBOracle, asked, breaches
 from tests.pruning.units import Units, random_statistics, random_units
+from tests.tables import ranges_of, statistics_of
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.language.tree import Opaque, walk
-from zskip.stats import Ranges, Statistics
 
 KINDS = ("n38_2", "u64", "i64", "n18_3", "u8", "n9_0")
 CONSTANTS = (
@@ -113,25 +113,16 @@ SCHEMA = Schema(pa.schema(TYPES))
     ],
 )
 def test_the_bounds_decide(sql: str, kept: bool, whole: bool) -> None:
-    no, yes = pa.array([False]), pa.array([True])
-    columns = {
-        name: Ranges(*(pa.array([end], TYPES[name]) for end in ends), yes, no, no) for name, ends in BOUNDS.items()
-    }
-    outcomes = asked(sql, SCHEMA, Statistics(pa.array([10]), columns))
+    columns = {name: ranges_of(*(pa.array([end], TYPES[name]) for end in ends)) for name, ends in BOUNDS.items()}
+    outcomes = asked(sql, SCHEMA, statistics_of(**columns))
     assert not any(isinstance(node, Opaque) for node in walk(bind(sql, SCHEMA).tree))
     assert (bool(outcomes.may_match[0]), bool(outcomes.all_match[0])) == (kept, whole)
 
 
 def test_unknown_bounds_leave_a_sum_unknown() -> None:
-    no = pa.array([False] * 3)
-    ranges = Ranges(
-        pa.array([None, Decimal(1), Decimal(10) ** 35], pa.decimal128(38, 2)),
-        pa.array([Decimal(5), None, Decimal("9" * 36)], pa.decimal128(38, 2)),
-        pa.array([True] * 3),
-        no,
-        no,
-    )
-    statistics = Statistics(pa.array([1, 1, 1]), {"w": ranges})
+    lower = pa.array([None, Decimal(1), Decimal(10) ** 35], TYPES["w"])
+    upper = pa.array([Decimal(5), None, Decimal("9" * 36)], TYPES["w"])
+    statistics = statistics_of(w=ranges_of(lower, upper))
     assert asked("w + 1 > 6.01", SCHEMA, statistics).may_match.tolist() == [False, True, True]
     assert asked("w + 1 < 1.99", SCHEMA, statistics).may_match.tolist() == [True, False, False]
     assert not asked("w + 1 > 5", SCHEMA, statistics).all_match.any()  # it may have more than 38 digits
