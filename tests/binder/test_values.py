@@ -158,8 +158,10 @@ VALUES: dict[str, list[object]] = {
 @pytest.mark.parametrize("count", [3, 1_000])
 def test_a_list_as_a_parameter_means_what_its_literals_mean(kind: str, dialect: str, count: int) -> None:
     values = VALUES[kind][-count:]
+    # A list in DuckDB contains a value or does not, whether NULL is in it or not; ``IN (1, NULL)`` is never FALSE.
+    literals = literal([each for each in values if each is not None or dialect == "spark"], dialect)
     for column in TYPES:
-        written = described(f"t > 1 AND {column} IN {literal(values, dialect)}", dialect)
+        written = described(f"t > 1 AND {column} IN {literals}", dialect)
         assert described(f"t > 1 AND {column} IN $list", dialect, {"list": values}) == written
 
 

@@ -259,6 +259,24 @@ def test_a_parameter_of_many_digits_is_refused_in_plain_words(tmp_path: Path) ->
     assert table.plan("n in ($a,$b)and(n<>$c)and'$a,$b'='$a,$b'", params={"a": 1, "b": 2, "c": 2}).count() == 1
     assert table.plan("n in ($1,$2) and $$,$$ = ',' and $q$a$b$q$ = 'a$b'", params=[1, 2]).count() == 2
     assert table.plan("n = $A OR n = $a + 1", params={"a": 1}).count() == 2
+    dollars = zskip.write(pa.table({"s": ["'$5", "'?5"]}), tmp_path / "dollars", by="s", files=2)
+    assert dollars.plan(r"s = '\'$5' OR s = $1", dialect="spark", params=["x"]).to_arrow()["s"].to_pylist() == ["'$5"]
+    for dialect in ("duckdb", "spark"):
+        assert table.plan("n = ?::INT AND '' = ''", dialect=dialect, params=["1"]).to_arrow()["n"].to_pylist() == [1]
+        assert table.plan("n = $1 OR '' <> ''", dialect=dialect, params=[1]).to_arrow()["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("values", [["x"], ["x", None], [None], []], ids=str)
+@pytest.mark.parametrize("predicate", ["{}", "NOT ({})", "({}) IS NULL", "coalesce({}, s IS NULL)"])
+def test_a_list_with_null_is_one_of_duckdb(tmp_path: Path, values: list[str | None], predicate: str) -> None:
+    rows = pa.table({"n": range(6), "s": ["x", "x", "y", "y", None, None]})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=3)
+    condition = predicate.format("s IN $1")
+    wanted = duckdb.sql(f"SELECT n FROM rows WHERE {condition} ORDER BY n", params=[values]).to_arrow_table()
+    plan = table.plan(condition, params=[values])
+    assert plan.count() == wanted.num_rows
+    for found in (plan.to_arrow(), plan.to_duckdb().to_arrow_table()):
+        assert found["n"].to_pylist() == wanted["n"].to_pylist()
 
 
 # --- a scan is a closed value: it goes to other processes, is cut into tasks, and is read as it was planned ---

@@ -170,12 +170,13 @@ def _tokens_of(parser: sqlglot.Dialect, source: SourceText) -> list[Token]:
     if has_more_tokens(source.text, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
         raise _too_long(source.text, _TOKENS)
     text = source.text
+    has_tags = "$" in text and bool(parser.tokenizer_class.HEREDOC_STRINGS)
     try:
-        if text.count("$") < 2:
-            return parser.tokenize(text)
         # sqlglot takes "$a,$" for the tag of a string in dollars.
-        tokens = parser.tokenize(_DOLLARS.sub(lambda match: f"?{match['name']}" if match["name"] else match[0], text))
-        return [_as_dollar(token) if token.text == "?" and text[token.start] == "$" else token for token in tokens]
+        read = (
+            _DOLLARS.sub(lambda match: f"?{match['name']}" if match["name"] else match[0], text) if has_tags else text
+        )
+        return [part for token in parser.tokenize(read) for part in _as_written(token, text)]
     except TokenError as error:
         quote = unclosed_quote(source.text)
         message = "something in it is not closed" if quote is None else "a quote is never closed"
@@ -188,11 +189,20 @@ _DOLLARS = re.compile(
     | \$(?P<tag>[^\W\d]\w*|)\$.*?\$(?P=tag)\$ | \$(?P<name>\w+)""",
     re.DOTALL | re.VERBOSE,
 )
-"""Strings, quoted names, comments, and parameters, by their names."""
+"""Strings, quoted names, comments, and parameters, by their names, where strings may have tags and no backslashes."""
 
 
-def _as_dollar(token: Token) -> Token:
-    return Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.end, token.comments)
+def _as_written(token: Token, text: str) -> Sequence[Token]:
+    """A token as the text has it: ``$`` where sqlglot has read ``?`` in its place, and ``?::`` as a cast of ``?``."""
+    line, column, start = token.line, token.col, token.start
+    if token.token_type is TokenType.QDCOLON:
+        return (
+            Token(TokenType.PLACEHOLDER, "?", line, column - 2, start, start),
+            Token(TokenType.DCOLON, "::", line, column, start + 1, token.end, token.comments),
+        )
+    if token.text == "?" and text[start] == "$":
+        return (Token(TokenType.PARAMETER, "$", line, column, start, token.end, token.comments),)
+    return (token,)
 
 
 _TOKENS = f"{MOST_TOKENS:,} words, signs and constants"

@@ -151,7 +151,10 @@ def literal(value: Any, dialect: str) -> str:
     """
     if is_list(value):
         elements = value.to_pylist() if isinstance(value, pa.Array | pa.ChunkedArray) else value
-        return "(" + ", ".join([literal(each, dialect) for each in elements]) + ")"
+        listed = ", ".join([literal(each, dialect) for each in elements])
+        # ``x IN (1, NULL)`` is never FALSE in DuckDB, and ``x IN [1, NULL]``, like a list as a parameter, is.
+        is_set = dialect != "duckdb" or (listed and None not in elements)
+        return f"({listed})" if is_set else f"[{listed}]"
     value = plain_value(value)
     match value:
         case None:

@@ -72,6 +72,11 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         subject = binding.value(node.this)
         values = _given_list(binding, node)
         if values is not None:
+            if not len(values):
+                return tree.or_([])  # FALSE, even for NULL
+            if binding.dialect.name == "duckdb" and isinstance(values, list):
+                # A list contains a value or does not, whether NULL is in it or not.
+                values = [each for each in values if each is not None]
             return distribute(lambda term: _in_given(binding, term, values, node), subject)
         if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MAX_TERMS:
             raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are not constants")
