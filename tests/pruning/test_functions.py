@@ -126,15 +126,6 @@ def test_no_outcome_of_duckdb_is_missing(zone: str) -> None:
                 assert outcome not in real or claimed[unit], (sql, outcome, unit, each.tree)
 
 
-def test_negation_loses_no_outcome() -> None:
-    _, statistics = tables(random.Random(3), 40)
-    for sql in PREDICATES:
-        plain = pruning.outcomes(bind(sql, SCHEMA), statistics)
-        negated = pruning.outcomes(bind(f"NOT ({sql})", SCHEMA), statistics)
-        assert (plain.can_be_true == negated.can_be_false).all()
-        assert (plain.can_be_null == negated.can_be_null).all()
-
-
 def double(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     argument = binding.scalar(node.expressions[0])
     return Call("double", (argument,), pa.int64())

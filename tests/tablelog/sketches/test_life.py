@@ -67,7 +67,7 @@ def test_a_glob_over_all_subfolders_finds_data_files_alone(table: zskip.Table) -
 
 
 def test_appends_inherit_the_sketches_and_leave_few_segments(table: zskip.Table) -> None:
-    for turn in range(50):
+    for turn in range(20):
         table.append(rows(2000 + turn * 10, 10))
     assert segments(table) <= 8
     assert found(table, 2123) == (1, [2123])
