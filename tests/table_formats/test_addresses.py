@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog
 
 import zskip
-from tests import ROOT
 from tests.table_formats.asking import require_same, rows
+from tests.table_formats.logs import changed_commit, not_yet_made, with_deletion_vectors
 from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFormat
 from zskip.table_formats import deletion_vectors
 
@@ -59,10 +57,8 @@ def test_a_folder_that_deltalake_looks_for_elsewhere_is_refused(tmp_path: Path) 
         zskip.open(tmp_path / "a%20b")
 
 
-def test_a_metadata_file_in_a_statement_is_its_table(tmp_path: Path) -> None:
+def test_a_metadata_file_in_a_statement_is_its_table(catalog: Catalog, tmp_path: Path) -> None:
     """It was read as a file of JSON."""
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
     table = catalog.create_table("n.t", schema=ROWS.schema)
     table.append(ROWS)
     before = table.metadata_location
@@ -94,23 +90,15 @@ def test_nothing_is_written_into_a_folder_with_a_side_car(tmp_path: Path) -> Non
 def test_deletion_vectors_by_an_absolute_path_are_applied(tmp_path: Path) -> None:
     """They were refused in a commit that came after the first opening."""
     table = tmp_path / "t"
-    shutil.copytree(ROOT / "fixtures" / "delta" / "dv-partitioned-with-checkpoint", table)
-    log = table / "_delta_log"
-    (log / "_last_checkpoint").unlink()
-    (log / f"{10:020}.checkpoint.parquet").unlink()
-    for commit in log.glob("*.json"):
-        actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        vectors = [action.get(kind, {}).get("deletionVector") for action in actions for kind in ("add", "remove")]
-        for vector in filter(None, vectors):
-            name = uuid.UUID(bytes=deletion_vectors._z85(vector["pathOrInlineDv"][-20:])[:16])
-            vector |= {"storageType": "p", "pathOrInlineDv": f"file://{table}/deletion_vector_{name}.bin"}
-        commit.write_text("\n".join(map(json.dumps, actions)))
-    later = sorted(log.glob("*.json"))[6:]
-    for commit in later:
-        commit.rename(tmp_path / commit.name)
-    zskip.open(table)
-    for commit in later:
-        (tmp_path / commit.name).rename(commit)
+    commits = with_deletion_vectors(table)
+    for commit in commits:
+        with changed_commit(commit) as actions:
+            vectors = [action.get(kind, {}).get("deletionVector") for action in actions for kind in ("add", "remove")]
+            for vector in filter(None, vectors):
+                name = uuid.UUID(bytes=deletion_vectors._z85(vector["pathOrInlineDv"][-20:])[:16])
+                vector |= {"storageType": "p", "pathOrInlineDv": f"file://{table}/deletion_vector_{name}.bin"}
+    with not_yet_made(commits[6:], tmp_path):
+        zskip.open(table)
     theirs = pa.table(DeltaTable(table).scan())
     assert len(theirs) == 35
     require_same(zskip.open(table), theirs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -42,28 +43,30 @@ def files(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (status.st_mtime_ns, status.st_size) for path, status in statuses.items()}
 
 
-def emptied(cache_folder: Path, pattern: str) -> None:
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:40]),
+    "removed": Path.unlink,
+}
+
+
+def harm(cache_folder: Path, pattern: str, damage: str) -> None:
     for path in cache_folder.rglob(pattern):
-        path.write_bytes(b"")
+        DAMAGES[damage](path)
 
 
-def removed(cache_folder: Path, pattern: str) -> None:
-    for path in cache_folder.rglob(pattern):
-        path.unlink()
-
-
-@pytest.mark.parametrize("damage", [emptied, removed])
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("pattern", ["*.stats", "*.json"])
 @pytest.mark.usefixtures("parts_in_files")
-def test_what_a_crash_damages_is_made_anew(table: Path, cache_folder: Path, damage, pattern: str) -> None:  # type: ignore[no-untyped-def]
-    damage(cache_folder, pattern)
+def test_what_a_crash_damages_is_made_anew(table: Path, cache_folder: Path, damage: str, pattern: str) -> None:
+    harm(cache_folder, pattern, damage)
     assert ids(table) == [105]
 
 
 @pytest.mark.usefixtures("parts_in_files")
 def test_a_part_that_is_damaged_after_the_opening_names_what_helps(table: Path, cache_folder: Path) -> None:
     opened = zskip.open(table)
-    emptied(cache_folder, "*.stats")
+    harm(cache_folder, "*.stats", "emptied")
     with pytest.raises(DamagedIndex, match="Open the table again"):
         opened.plan("a = 105")
     assert ids(table) == [105]

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog
 
 import zskip
 from tests import ROOT
 from tests.table_formats.asking import require_same, rows
+from tests.table_formats.logs import changed_commit, first_commit
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
 from zskip.table_formats.delta import _WRITER_FEATURES
@@ -99,33 +100,25 @@ def test_deletion_vectors_and_mapped_columns_are_refused() -> None:
 def test_columns_that_are_mapped_to_their_own_names_are_refused(tmp_path: Path) -> None:
     """Until a column is renamed, only the table's properties and its writer version tell."""
     write_deltalake(tmp_path, shuffled())
-    entry = tmp_path / "_delta_log" / "00000000000000000000.json"
-    actions = [json.loads(line) for line in entry.read_text().splitlines()]
-    for action in actions:
-        if "protocol" in action:
-            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
-        if "metaData" in action:
-            schema = json.loads(action["metaData"]["schemaString"])
-            for number, field in enumerate(schema["fields"], 1):
-                field["metadata"] = {
-                    "delta.columnMapping.id": number,
-                    "delta.columnMapping.physicalName": field["name"],
-                }
-            mapping = {
-                "delta.columnMapping.mode": "name",
-                "delta.columnMapping.maxColumnId": str(len(schema["fields"])),
-            }
-            action["metaData"] |= {"schemaString": json.dumps(schema), "configuration": mapping}
-    entry.write_text("\n".join(map(json.dumps, actions)))
+    with changed_commit(first_commit(tmp_path)) as actions:
+        next(action for action in actions if "protocol" in action)["protocol"] = {
+            "minReaderVersion": 2,
+            "minWriterVersion": 5,
+        }
+        metadata = next(action["metaData"] for action in actions if "metaData" in action)
+        schema = json.loads(metadata["schemaString"])
+        for number, field in enumerate(schema["fields"], 1):
+            field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
+        most = str(len(schema["fields"]))
+        mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": most}
+        metadata |= {"schemaString": json.dumps(schema), "configuration": mapping}
     with pytest.raises(UnsupportedFormat, match="columnMapping"):
         zskip.cluster(tmp_path, by="a")
     with pytest.raises(UnsupportedFormat, match="columnMapping"):
         zskip.open(tmp_path).upsert(shuffled(1), on="a")
 
 
-def test_an_iceberg_table_keeps_its_rows_and_skips_more(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_an_iceberg_table_keeps_its_rows_and_skips_more(catalog: Catalog) -> None:
     table = catalog.create_table("n.t", schema=shuffled(1).schema)
     for _ in range(2):
         table.append(shuffled())
@@ -141,9 +134,7 @@ def test_an_iceberg_table_keeps_its_rows_and_skips_more(tmp_path: Path) -> None:
     assert zskip.cluster(catalog.load_table("n.t")).files_rewritten == 1
 
 
-def test_a_stale_iceberg_table_is_refused(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_a_stale_iceberg_table_is_refused(catalog: Catalog) -> None:
     table = catalog.create_table("n.t", schema=shuffled(1).schema)
     table.append(shuffled())
     stale = catalog.load_table("n.t")
@@ -153,9 +144,7 @@ def test_a_stale_iceberg_table_is_refused(tmp_path: Path) -> None:
     assert not any(value < 100 for value in catalog.load_table("n.t").scan().to_arrow()["a"].to_pylist())
 
 
-def test_an_iceberg_table_without_its_catalog_is_refused(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_an_iceberg_table_without_its_catalog_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_table("n.t", schema=shuffled(1).schema).append(shuffled(10))
     with pytest.raises(UnsupportedFormat, match="load_table"):
         zskip.cluster(tmp_path / "n" / "t", by=["a"])
@@ -197,14 +186,11 @@ def test_objects_of_libraries_are_sources_and_tables_of_statements(tmp_path: Pat
 def with_writer_feature(path: Path, feature: str) -> None:
     """A Delta table whose protocol asks one feature of its writers."""
     write_deltalake(path, pa.table({"id": pa.array(range(20), pa.int64())}))
-    log = path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
     reads = feature in ("deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
     versions = {"minReaderVersion": 3 if reads else 1, "minWriterVersion": 7, "writerFeatures": [feature]}
-    for action in actions:
-        if "protocol" in action:
-            action["protocol"] = versions | ({"readerFeatures": [feature]} if reads else {})
-    log.write_text("\n".join(map(json.dumps, actions)))
+    with changed_commit(first_commit(path)) as actions:
+        protocol = versions | ({"readerFeatures": [feature]} if reads else {})
+        next(action for action in actions if "protocol" in action)["protocol"] = protocol
 
 
 @pytest.mark.parametrize("feature", sorted(_WRITER_FEATURES))
@@ -266,9 +252,7 @@ def test_a_delta_table_is_laid_out_by_the_command_of_its_advice(
     assert sorted(after.to_arrow()["a"].to_pylist()) == sorted(live["a"].to_pylist())
 
 
-def test_an_iceberg_table_is_advised_on(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_an_iceberg_table_is_advised_on(catalog: Catalog) -> None:
     table = catalog.create_table("n.t", schema=ROWS.schema)
     for start in range(0, 4000, 500):
         table.append(ROWS.slice(start, 500))

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from sqlalchemy.exc import OperationalError
@@ -206,9 +206,7 @@ ICEBERG_FAULTS: dict[str, Callable[[], Fault]] = {
 
 
 @pytest.mark.parametrize("name", ICEBERG_FAULTS)
-def test_an_iceberg_table_keeps_its_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_an_iceberg_table_keeps_its_files(name: str, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = catalog.create_table("n.t", ROWS.schema)
     for _ in range(3):
         table.append(ROWS)

@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import StaticTable
 
 import zskip
-from tests import ROOT
 from tests.table_formats.asking import as_ours, rows
+from tests.table_formats.logs import new_catalog, not_yet_made, with_deletion_vectors
 from tests.table_formats.test_iceberg import (
     commit_delete_files,
     commit_deletes,
@@ -49,8 +48,7 @@ def delta_table(folder: Path) -> Path:
 
 
 def iceberg_table(folder: Path) -> Path:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{folder}")
-    catalog.create_namespace("n")
+    catalog = new_catalog(folder)
     table, files = table_of_two_files(catalog)
     path = delete_parquet(table, {files[0]: [0, 5], files[1]: [10]})
     commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 3)
@@ -236,17 +234,10 @@ def test_an_error_names_the_file_of_delta(tmp_path: Path) -> None:
 def test_a_deletion_vector_is_compared_with_its_checksum(place: int, bit: int, followed: bool, tmp_path: Path) -> None:
     """Another row was deleted, where the vector came with a later commit."""
     table = tmp_path / "t"
-    shutil.copytree(ROOT / "fixtures" / "delta" / "dv-partitioned-with-checkpoint", table)
-    log = table / "_delta_log"
-    (log / "_last_checkpoint").unlink()
-    (log / f"{10:020}.checkpoint.parquet").unlink()
-    later = sorted(log.glob("*.json"))[6:]
+    commits = with_deletion_vectors(table)
     if followed:
-        for commit in later:
-            commit.rename(tmp_path / commit.name)
-        zskip.open(table)
-        for commit in later:
-            (tmp_path / commit.name).rename(commit)
+        with not_yet_made(commits[6:], tmp_path):
+            zskip.open(table)
     for file in table.glob("deletion_vector_*.bin"):
         data = bytearray(file.read_bytes())
         data[place] ^= bit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -11,12 +10,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, WriterProperties, write_deltalake
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.types import StringType
 
 import zskip
 from tests import ROOT
 from tests.table_formats.asking import as_ours, require_same, rows
+from tests.table_formats.logs import changed_commit, first_commit
 from tests.table_formats.test_delta_lives import made, predicates
 from zskip.cli.main import main
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
@@ -31,11 +31,10 @@ def numbered(first: int) -> pa.Table:
 
 def without_statistics(path: Path, commits: str = "*") -> None:
     """Take all statistics out of these commits of a log."""
-    for log in (path / "_delta_log").glob(f"{commits}.json"):
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for action in actions:
-            action.get("add", {}).pop("stats", None)
-        log.write_text("\n".join(map(json.dumps, actions)))
+    for commit in (path / "_delta_log").glob(f"{commits}.json"):
+        with changed_commit(commit) as actions:
+            for action in actions:
+                action.get("add", {}).pop("stats", None)
 
 
 @pytest.fixture
@@ -147,15 +146,13 @@ def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
 
 def delete_rows(path: Path, rows: list[int]) -> None:
     """Give each file in the first commit a deletion vector."""
-    log = path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    for action in actions:
-        if "protocol" in action:
-            features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
-            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-        if "add" in action:
-            action["add"]["deletionVector"] = inline_vector(rows)
-    log.write_text("\n".join(map(json.dumps, actions)))
+    with changed_commit(first_commit(path)) as actions:
+        for action in actions:
+            if "protocol" in action:
+                features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
+                action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+            if "add" in action:
+                action["add"]["deletionVector"] = inline_vector(rows)
 
 
 def test_only_files_with_deleted_rows_are_read_by_row_numbers(tmp_path: Path) -> None:
@@ -200,9 +197,7 @@ def inline_vector(rows: list[int]) -> dict[str, object]:
     return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
 
 
-def test_iceberg_columns_are_found_by_their_ids(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_iceberg_columns_are_found_by_their_ids(catalog: Catalog) -> None:
     properties = {"write.metadata.metrics.default": "none"}
     table = catalog.create_table("n.t", schema=numbered(0).schema, properties=properties)
     table.append(numbered(0))
@@ -220,10 +215,8 @@ def test_iceberg_columns_are_found_by_their_ids(tmp_path: Path) -> None:
     assert len(opened.plan("old = '000003'").paths) == 1
 
 
-def test_a_life_of_files_with_the_same_names_and_other_ids_is_kept_apart(tmp_path: Path) -> None:
+def test_a_life_of_files_with_the_same_names_and_other_ids_is_kept_apart(catalog: Catalog) -> None:
     """Two files of one schema but for the ids: the bounds of one must not stand for the other's."""
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
     table = catalog.create_table("n.t", schema=pa.schema({"a": pa.int64()}))
     table.append(pa.table({"a": [1, 2]}))
     with table.update_schema() as update:
@@ -249,11 +242,6 @@ def test_rows_are_those_that_deltalake_reads(name: str) -> None:
     first = opened.schema.names[0]
     present = opened.plan(f'"{first}" IS NOT NULL').to_duckdb(duckdb.connect()).order(f'"{first}"')
     assert [row[0] for row in present.limit(3).fetchall()] == [row[0] for row in present.fetchall()][:3]
-
-
-def test_an_object_of_deltalake_is_opened_as_its_path_is() -> None:
-    table = DeltaTable(FOLDER / "basic-with-inserts-updates")
-    assert rows(zskip.open(table).to_arrow()) == rows(zskip.open(FOLDER / "basic-with-inserts-updates").to_arrow())
 
 
 def test_a_log_that_deltalake_refuses_is_refused_by_name() -> None:

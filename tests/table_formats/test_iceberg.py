@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import In
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import (
@@ -42,13 +42,6 @@ from zskip.storage import open_storage
 from zskip.table_formats.iceberg import IcebergSource
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    found = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    found.create_namespace("n")
-    return found
 
 
 def made(random_: random.Random, count: int) -> pa.Table:

@@ -10,19 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 import zskip
 from tests.table_formats.asking import require_same, rows
+from tests.table_formats.logs import new_catalog
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    found = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}/lake")
-    found.create_namespace("n")
-    return found
+    return new_catalog(tmp_path / "lake")
 
 
 def numbered(first: int) -> pa.Table:
@@ -207,13 +206,12 @@ def test_a_table_that_is_named_by_a_link_is_opened(catalog: Catalog, tmp_path: P
     (tmp_path / "lake2").symlink_to(tmp_path / "lake")
     for place in (tmp_path / "link", tmp_path / "lake2" / "n" / "t"):
         require_same(zskip.open(place), table.scan().to_arrow(), ["id = 15"])
-    other = load_catalog("d", type="in-memory", warehouse=f"file://{tmp_path}/lake2")
-    other.create_namespace("m")
-    by_link = made(other, "m.t")
-    for place in (by_link, tmp_path / "lake2" / "m" / "t", tmp_path / "lake" / "m" / "t"):
+    other = new_catalog(tmp_path / "lake2", "d")
+    by_link = made(other, "n.u")
+    for place in (by_link, tmp_path / "lake2" / "n" / "u", tmp_path / "lake" / "n" / "u"):
         require_same(zskip.open(place), by_link.scan().to_arrow(), ["id = 15"])
     zskip.cluster(by_link, by=["id"], files=1)
-    assert len(list(other.load_table("m.t").scan().plan_files())) == 1
+    assert len(list(other.load_table("n.u").scan().plan_files())) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
@@ -110,9 +110,7 @@ def test_deleted_and_mapped_columns_have_sketches(tmp_path: Path) -> None:
         assert opened.plan(f"{column} <> {value}").count() == len(opened.plan(f"{column} <> {value}").to_arrow())
 
 
-def test_an_iceberg_table_has_sketches_while_it_moves_on(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_an_iceberg_table_has_sketches_while_it_moves_on(catalog: Catalog) -> None:
     table = catalog.create_table("n.t", schema=rows(0).schema)
     for first in range(0, 1000, 200):
         table.append(rows(first))
@@ -131,9 +129,7 @@ def test_an_iceberg_table_has_sketches_while_it_moves_on(tmp_path: Path) -> None
     assert opened.plan(f"old{uid(3)[3:]}").to_arrow(["n"])["n"].to_pylist() == [3]
 
 
-def test_uuids_of_an_iceberg_table_are_skipped_by_sketches_alone(tmp_path: Path) -> None:
-    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
-    catalog.create_namespace("n")
+def test_uuids_of_an_iceberg_table_are_skipped_by_sketches_alone(catalog: Catalog) -> None:
     fields = NestedField(1, "n", LongType()), NestedField(2, "u", UUIDType())
     table = catalog.create_table("n.u", schema=IcebergSchema(*fields))
     # The first is above all others as unsigned bytes, and below them as Java compares: such bounds are in the wild.
