@@ -1,13 +1,20 @@
 """Statements as text, one a line: `fixtures/statements/NAME.txt` holds sections, each under a line ``== section ==``.
 
-In some of them a statement stands behind how many files it reads of each of its tables, as ``[2,1]``, or ``any``.
+In some of them a statement stands behind how many files it reads of each of its tables, as ``[2,1]``, or ``any``. A
+name in braces, as ``{T}``, stands for a table of the test's folder.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
 
 from tests import FIXTURES
+from zskip.statements.duckdb.statement import rewrite
 
 
 def statements(name: str, section: str) -> list[str]:
@@ -21,3 +28,13 @@ def counted(name: str, section: str) -> list[tuple[str, list[int] | int | None]]
     """Each statement, and how many files it reads: of each table, or of the only one."""
     found = [line.partition(" ") for line in statements(name, section)]
     return [(text.strip(), None if files == "any" else json.loads(files)) for files, _, text in found]
+
+
+def over(folder: Path, statement: str, files: str = "") -> str:
+    """The statement over the tables of a folder; with ``files``, such as ``/*.parquet``, over the files themselves."""
+    return re.sub(r"\{(\w+)\}", lambda name: f"'{folder}/{name[1].lower()}{files}'", statement)
+
+
+def files_read(folder: Path, con: duckdb.DuckDBPyConnection, statement: str, params: Any = None) -> list[int]:
+    """How many files a statement reads of each of its tables."""
+    return [len(plan) for _, plan in rewrite(over(folder, statement), con, params=params).plans]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import duckdb
 import pytest
 
 from zskip.statements.duckdb import pruning_rule
@@ -11,3 +14,9 @@ def every_statement_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning_rule, "FEW_FILES", -1)
     monkeypatch.setattr(pruning_rule, "LEAST_SAVED", 0.0)
     monkeypatch.setattr(pruning_rule, "_GAINLESS", set())
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection

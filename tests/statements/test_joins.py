@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from tests.statements.cases import counted
+from tests.statements.cases import counted, files_read, over
 from tests.statements.random_joins import random_statement
 from tests.tables import build_table, sorted_rows
 from zskip.statements import joins
@@ -46,7 +46,7 @@ def _rows(seed: int) -> pa.Table:
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("joins")
     for number in range(3):
-        build_table(folder / f"t{number}", _rows(number), files=16, row_group_rows=10)
+        build_table(folder / str(number), _rows(number), files=16, row_group_rows=10)
     build_table(
         folder / "dim",
         pa.table(
@@ -58,28 +58,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are asked for whatever they cost, and however long that takes."""
     monkeypatch.setattr(joins, "_QUERY_SECONDS", -1000.0)
     monkeypatch.setattr(joins, "_FILE_SECONDS", 10.0)
     monkeypatch.setattr(pruned_tables, "_KNOWN", {})
-
-
-def over(lake: Path, statement: str, end: str = "") -> str:
-    for name in ("0", "1", "2", "dim"):
-        table = f"'{lake}/{name if name == 'dim' else 't' + name}{end}'"
-        statement = statement.replace(f"{{{name}}}", table)
-    return statement
-
-
-def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[int]:
-    return [len(plan) for _, plan in rewrite(over(lake, statement), con).plans]
 
 
 def same_rows(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> bool:
@@ -142,7 +125,7 @@ def test_keys_of_every_type_find_their_rows(con: duckdb.DuckDBPyConnection, tmp_
     values, pruned = TYPES[type]
     con.execute("SET TimeZone = 'America/New_York'")
     order = pa.array(range(64))
-    build_table(tmp_path / "t0", pa.table({"key": values, "num": order}), files=16)
+    build_table(tmp_path / "0", pa.table({"key": values, "num": order}), files=16)
     build_table(tmp_path / "dim", pa.table({"key": values, "name": [f"n{number:02}" for number in range(64)]}), files=1)
     statement = "SELECT num, t.key FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name IN ('n07', 'n61')"
     found = zskip.sql(over(tmp_path, statement), con).fetchall()
@@ -155,7 +138,7 @@ def test_keys_of_every_type_find_their_rows(con: duckdb.DuckDBPyConnection, tmp_
 @pytest.mark.usefixtures("always")
 def test_keys_of_partitions_and_of_a_schema_that_grew(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     rows = {"day": [number // 8 for number in range(64)], "num": range(64)}
-    table = zskip.write(pa.table(rows), tmp_path / "t0", by="num", partition_by=["day"])
+    table = zskip.write(pa.table(rows), tmp_path / "0", by="num", partition_by=["day"])
     table.append(pa.table({"day": [3, 9], "num": [70, 71], "more": [7, 8]}))
     zskip.write(pa.table({"key": [3, 8, 11], "name": ["a", "b", "c"]}), tmp_path / "dim", by="key")
     for column, condition, files in (("day", "name < 'c'", 2), ("more", "name < 'c'", 1), ("num", "name = 'c'", 1)):
@@ -268,7 +251,7 @@ def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
 @pytest.mark.usefixtures("always")
 def test_a_folder_that_may_change_is_not_asked(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Its keys may be others when the statement runs."""
-    for name, managed in (("t0", True), ("dim", False)):
+    for name, managed in (("0", True), ("dim", False)):
         build_table(
             tmp_path / name,
             pa.table({"key": range(32), "name": [f"n{i:02}" for i in range(32)]}),

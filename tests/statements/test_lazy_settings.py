@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests.statements.cases import files_read, over
 from tests.tables import sorted_rows
 from zskip.plan import kept_survivors
 from zskip.statements.duckdb.statement import rewrite
@@ -72,9 +73,8 @@ def test_a_relation_planned_under_other_settings_raises(
     lake: Path, con: duckdb.DuckDBPyConnection, change: str, statement: str
 ) -> None:
     name, params = change.partition(" ")[0], PARAMETERS.get(statement)
-    text = statement.replace("{T}", f"'{lake}/t'").replace("{U}", f"'{lake}/u'")
-    plain = text.replace("/t'", "/t/*.parquet'").replace("/u'", "/u/*.parquet'")
-    assert any(len(plan) < 12 for _, plan in rewrite(text, con, params=params).plans)
+    text, plain = over(lake, statement), over(lake, statement, "/*.parquet")
+    assert min(files_read(lake, con, statement, params)) < 12
     relation = zskip.sql(text, con, params=params)
     expected = sorted_rows(con.execute(plain, params).fetchall())
     assert sorted_rows(relation.fetchall()) == expected
@@ -110,9 +110,8 @@ def test_what_a_query_alone_fixes_is_read_at_once(
 ) -> None:
     """Read later, a relation had the files of one value and the condition of another."""
     con.execute(f"CREATE SCHEMA s; SET {before}")
-    text = statement.replace("{T}", f"'{lake}/t'")
-    relation = zskip.sql(text, con)
-    expected = con.execute(text.replace("/t'", "/t/*.parquet'")).fetchall()
+    relation = zskip.sql(over(lake, statement), con)
+    expected = con.execute(over(lake, statement, "/*.parquet")).fetchall()
     con.execute(f"SET {after}")
     assert sorted_rows(relation.fetchall()) == sorted_rows(expected)
     assert 0 < len(expected) < 240
@@ -132,7 +131,7 @@ def test_what_a_query_alone_fixes_is_read_at_once(
 def test_a_comparison_of_numbers_means_the_same_under_all_settings(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    relation = zskip.sql(statement.replace("{T}", f"'{lake}/t'").replace("{U}", f"'{lake}/u'"), con)
+    relation = zskip.sql(over(lake, statement), con)
     expected = sorted_rows(relation.fetchall())
     con.execute("SET TimeZone = 'Asia/Tokyo'; SET default_collation = 'nocase'; SET integer_division = true")
     assert len(sorted_rows(relation.fetchall())) == len(expected)
@@ -148,16 +147,16 @@ def test_a_relation_that_reads_every_file_follows_the_settings(lake: Path, con: 
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT a, added FROM {P} WHERE c = 's050'",
-        "SELECT a, p FROM {P} WHERE p = 's' AND a < 30",
-        "SELECT p, count(*) FROM {P} WHERE p = 's' GROUP BY p",
-        "SELECT a FROM {P} WHERE p = 'q'",
+        "SELECT a, added FROM {parts} WHERE c = 's050'",
+        "SELECT a, p FROM {parts} WHERE p = 's' AND a < 30",
+        "SELECT p, count(*) FROM {parts} WHERE p = 's' GROUP BY p",
+        "SELECT a FROM {parts} WHERE p = 'q'",
     ],
 )
 def test_a_table_with_partitions_and_a_grown_schema_raises(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    relation = zskip.sql(statement.replace("{P}", f"'{lake}/parts'"), con)
+    relation = zskip.sql(over(lake, statement), con)
     expected = sorted_rows(relation.fetchall())
     con.execute("SET default_collation = 'nocase'")
     with pytest.raises(duckdb.InvalidInputException, match="planned this relation under default_collation = ''"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.statements.cases import counted, statements
+from tests.statements.cases import counted, files_read, over, statements
 from tests.tables import build_table, sorted_rows
 from zskip.errors import UnsupportedSql
 from zskip.statements.duckdb import stubs
@@ -41,29 +40,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        yield connection
-
-
 def same(lake: Path, statement: str, con: duckdb.DuckDBPyConnection | None = None, params: object = None) -> None:
     """The statement through zskip is what DuckDB says of it over all files: rows, types and names."""
     own = con or duckdb.connect()
-    plain = statement.replace("'T'", f"'{lake}/t/*.parquet'").replace("'U'", f"'{lake}/u/*.parquet'")
-    expected = own.sql(plain, params=params)
+    expected = own.sql(over(lake, statement, "/*.parquet"), params=params)
     wanted = expected.columns, expected.types, sorted_rows(expected.fetchall())
-    found = zskip.sql(ours(lake, statement), con or duckdb.connect(), params=params)  # type: ignore[arg-type]
+    found = zskip.sql(over(lake, statement), con or duckdb.connect(), params=params)  # type: ignore[arg-type]
     assert (found.columns, found.types, sorted_rows(found.fetchall())) == wanted
-
-
-def ours(lake: Path, statement: str) -> str:
-    return statement.replace("'T'", f"'{lake}/t'").replace("'U'", f"'{lake}/u'")
-
-
-def files_read(lake: Path, statement: str) -> list[int]:
-    with duckdb.connect() as con:
-        return [len(plan) for _, plan in rewrite(ours(lake, statement), con).plans]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +66,8 @@ def test_earlier_statements_of_a_text_decide_what_later_ones_mean(lake: Path, st
 
 
 def test_another_dialects_functions_do_not_prune(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
-    statement = ours(lake, "SELECT count(*) FROM 'T' t WHERE a + 0 = 5 AND abs(b) >= 0")
-    called = ours(lake, "SELECT count(*) FROM 'T' t WHERE abs(a) = 5")
+    statement = over(lake, "SELECT count(*) FROM {T} t WHERE a + 0 = 5 AND abs(b) >= 0")
+    called = over(lake, "SELECT count(*) FROM {T} t WHERE abs(a) = 5")
     for mode, files in (("spark", 9), ("none", 1)):
         con.execute(f"SET dialect_compatibility_mode = '{mode}'")
         assert [len(plan) for _, plan in rewrite(called, con).plans] == [files]
@@ -136,50 +119,52 @@ def test_names_of_a_set_operation_are_read_at_scans_alone_where_a_cte_is_on_both
         assert stubs.printed_columns(root, made, text)[0].printed == printed
 
 
-def test_what_only_an_alias_shows_does_not_prune(lake: Path) -> None:
-    assert files_read(lake, "SELECT * FROM (SELECT b AS a, k FROM 'T' t) WHERE abs(a) = 5") == [9]
-    assert files_read(lake, "SELECT * FROM (SELECT * FROM 'T' t) WHERE abs(a) = 5") == [1]
+def test_what_only_an_alias_shows_does_not_prune(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    assert files_read(lake, con, "SELECT * FROM (SELECT b AS a, k FROM {T} t) WHERE abs(a) = 5") == [9]
+    assert files_read(lake, con, "SELECT * FROM (SELECT * FROM {T} t) WHERE abs(a) = 5") == [1]
 
 
-def test_a_place_that_is_scanned_twice_keeps_what_either_scan_needs(lake: Path) -> None:
-    twice = "WITH e AS NOT MATERIALIZED (SELECT a, k FROM 'T' t) SELECT x.a FROM e x, e y WHERE x.a = 5"
-    assert files_read(lake, twice) == [9]
-    assert files_read(lake, f"{twice} AND y.a = 60") == [2]
+def test_a_place_that_is_scanned_twice_keeps_what_either_scan_needs(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    twice = "WITH e AS NOT MATERIALIZED (SELECT a, k FROM {T} t) SELECT x.a FROM e x, e y WHERE x.a = 5"
+    assert files_read(lake, con, twice) == [9]
+    assert files_read(lake, con, f"{twice} AND y.a = 60") == [2]
 
 
 def test_a_default_stays_a_default(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     zskip.sql("CREATE TABLE log (a BIGINT, ts TIMESTAMPTZ DEFAULT now())", con)
     ((default,),) = con.sql("SELECT column_default FROM duckdb_columns() WHERE column_name = 'ts'").fetchall()
     assert "now()" in default
-    zskip.sql(ours(lake, "INSERT INTO log BY NAME SELECT a FROM 'T' t WHERE a = 5"), con)
+    zskip.sql(over(lake, "INSERT INTO log BY NAME SELECT a FROM {T} t WHERE a = 5"), con)
     assert con.sql("SELECT a, ts IS NOT NULL FROM log").fetchall() == [(5, True)]
 
 
 def test_statements_are_prepared_and_executed(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
-    zskip.sql(ours(lake, "PREPARE q AS SELECT a FROM 'T' t WHERE a = $1"), con)
+    zskip.sql(over(lake, "PREPARE q AS SELECT a FROM {T} t WHERE a = $1"), con)
     assert zskip.sql("EXECUTE q(5)", con).fetchall() == [(5,)]
 
 
 @pytest.mark.parametrize("prefix", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (FORMAT JSON)", "EXPLAIN (ANALYZE)"])
 def test_explain_explains_the_pruned_statement(lake: Path, con: duckdb.DuckDBPyConnection, prefix: str) -> None:
-    statement = ours(lake, f"{prefix} SELECT b FROM 'T' t WHERE a = 5")
+    statement = over(lake, f"{prefix} SELECT b FROM {{T}} t WHERE a = 5")
     assert [len(plan) for _, plan in rewrite(statement, con).plans] == [1]
     assert "READ_PARQUET" in zskip.sql(statement, con).fetchall()[0][1].replace(" ", "_")
 
 
 def test_duckdbs_own_columns_of_a_file(lake: Path) -> None:
-    same(lake, "SELECT a, filename FROM 'T' t WHERE a = 5")
-    same(lake, "SELECT a, file_row_number, parse_filename(filename) FROM 'T' t WHERE a IN (5, 70)")
-    same(lake, "SELECT a, file_index FROM 'T' t WHERE a = 70")
+    same(lake, "SELECT a, filename FROM {T} t WHERE a = 5")
+    same(lake, "SELECT a, file_row_number, parse_filename(filename) FROM {T} t WHERE a IN (5, 70)")
+    same(lake, "SELECT a, file_index FROM {T} t WHERE a = 70")
 
 
 @pytest.mark.parametrize(
     ("statement", "files"),
     counted("same_as_duckdb", "beside DuckDB's own columns"),
 )
-def test_conditions_prune_beside_duckdbs_own_columns(lake: Path, statement: str, files: list[int]) -> None:
+def test_conditions_prune_beside_duckdbs_own_columns(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+) -> None:
     same(lake, statement)
-    assert files_read(lake, statement) == files
+    assert files_read(lake, con, statement) == files
 
 
 def test_binary_columns_are_read_in_the_connections_setting(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -190,24 +175,24 @@ def test_binary_columns_are_read_in_the_connections_setting(tmp_path: Path, con:
     zskip.index(tmp_path / "u")
     for setting in ("false", "true"):
         con.execute(f"SET binary_as_string = {setting}")
-        same(tmp_path, r"SELECT * FROM 'T' t WHERE x = '\x41'", con)
-        same(tmp_path, "SELECT * FROM 'T' t WHERE x > '3' AND x < 'B'", con)
-        same(tmp_path, "SELECT x FROM 'U' u", con)
+        same(tmp_path, r"SELECT * FROM {T} t WHERE x = '\x41'", con)
+        same(tmp_path, "SELECT * FROM {T} t WHERE x > '3' AND x < 'B'", con)
+        same(tmp_path, "SELECT x FROM {U} u", con)
 
 
 def test_parameters_of_every_style(lake: Path) -> None:
-    same(lake, "SELECT a, ? FROM 'T' t WHERE a = ?", params=["x", 5])
-    same(lake, "SELECT a, $2 FROM 'T' t JOIN 'U' u USING (a) WHERE a = $1", params=[5, "x"])
-    same(lake, "SELECT a, ?2 FROM 'T' t JOIN 'U' u USING (a) WHERE a = ?1 OR a = ?1 + 1", params=[5, "x"])
-    same(lake, "SELECT a, ?, ?1, ? FROM 'T' t WHERE a = $1 OR a = ?", params=[5, 7, 9])
-    same(lake, "SELECT a, $Said FROM 'T' t WHERE a = $N OR name = $said", params={"said": "S007", "n": 5})
-    same(lake, "SELECT a, $said FROM 'T' t WHERE a = $n OR name = $said", params={"said": "S007", "n": 5})
+    same(lake, "SELECT a, ? FROM {T} t WHERE a = ?", params=["x", 5])
+    same(lake, "SELECT a, $2 FROM {T} t JOIN {U} u USING (a) WHERE a = $1", params=[5, "x"])
+    same(lake, "SELECT a, ?2 FROM {T} t JOIN {U} u USING (a) WHERE a = ?1 OR a = ?1 + 1", params=[5, "x"])
+    same(lake, "SELECT a, ?, ?1, ? FROM {T} t WHERE a = $1 OR a = ?", params=[5, 7, 9])
+    same(lake, "SELECT a, $Said FROM {T} t WHERE a = $N OR name = $said", params={"said": "S007", "n": 5})
+    same(lake, "SELECT a, $said FROM {T} t WHERE a = $n OR name = $said", params={"said": "S007", "n": 5})
 
 
 def test_a_transaction_of_the_users_stays_open(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     con.begin()
     con.execute("CREATE TABLE mine AS SELECT 5 AS a")
-    found = zskip.sql(ours(lake, "SELECT b FROM 'T' t JOIN mine USING (a) WHERE t.ts < now()"), con)
+    found = zskip.sql(over(lake, "SELECT b FROM {T} t JOIN mine USING (a) WHERE t.ts < now()"), con)
     assert found.fetchall() == [(35,)]
     con.rollback()
     with pytest.raises(duckdb.CatalogException):
@@ -216,18 +201,18 @@ def test_a_transaction_of_the_users_stays_open(lake: Path, con: duckdb.DuckDBPyC
 
 def test_a_statement_that_fails_leaves_no_transaction_behind(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.ConversionException):
-        zskip.sql(ours(lake, "SELECT name::INTEGER FROM 'T' t WHERE a = 5 AND ts < now()"), con)
-    assert zskip.sql(ours(lake, "SELECT a FROM 'T' t WHERE a = 5 AND ts < now()"), con).fetchall() == [(5,)]
+        zskip.sql(over(lake, "SELECT name::INTEGER FROM {T} t WHERE a = 5 AND ts < now()"), con)
+    assert zskip.sql(over(lake, "SELECT a FROM {T} t WHERE a = 5 AND ts < now()"), con).fetchall() == [(5,)]
 
 
 def test_a_table_of_the_connection_is_read_once(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     con.execute("CREATE TABLE keys AS SELECT 5 AS a")
-    found = zskip.sql(ours(lake, "SELECT t.a FROM 'T' t JOIN keys USING (a)"), con)
+    found = zskip.sql(over(lake, "SELECT t.a FROM {T} t JOIN keys USING (a)"), con)
     con.execute("INSERT INTO keys VALUES (60)")
     assert found.fetchall() == [(5,)]
 
 
-def test_columns_named_like_types_words_and_stubs(tmp_path: Path) -> None:
+def test_columns_named_like_types_words_and_stubs(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     n = 40
     rows = {
         "date": [datetime.date(2024, 1, 1) + datetime.timedelta(days=i) for i in range(n)],
@@ -255,20 +240,21 @@ def test_columns_named_like_types_words_and_stubs(tmp_path: Path) -> None:
         '"select" % 9 = 40': 0,
     }
     for condition, files in conditions.items():
-        same(tmp_path, f"SELECT * FROM 'T' t WHERE {condition}")
-        assert files_read(tmp_path, f"SELECT * FROM 'T' t WHERE {condition}") <= [max(files, 1)], condition
+        statement = f"SELECT * FROM {{T}} t WHERE {condition}"
+        same(tmp_path, statement)
+        assert files_read(tmp_path, con, statement) <= [max(files, 1)], condition
 
 
 def test_an_unknown_form_of_plans_prunes_nothing_and_is_logged_once(
-    lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     printed = stubs.json.loads
     monkeypatch.setattr(stubs.json, "loads", lambda text: printed(text.replace("Filters", "Predicates")))
     stubs._probe.cache_clear()
     try:
         with caplog.at_level(logging.WARNING, "zskip"):
-            assert files_read(lake, "SELECT * FROM 'T' t WHERE a = 5") == [9]
-            same(lake, "SELECT * FROM 'T' t WHERE a = 5")
+            assert files_read(lake, con, "SELECT * FROM {T} t WHERE a = 5") == [9]
+            same(lake, "SELECT * FROM {T} t WHERE a = 5")
         assert [record.message for record in caplog.records if "unknown to zskip" in record.message]
         assert len(caplog.records) == 1
     finally:
@@ -293,14 +279,14 @@ def test_partitioned_and_foreign_folders(tmp_path: Path) -> None:
         (tmp_path / "u").mkdir(exist_ok=True)
         pq.write_table(rows.slice(10 * number, 10), tmp_path / "u" / f"{number}.parquet")
     zskip.index(tmp_path / "u")
-    same(tmp_path, "SELECT u.day, sum(a) FROM 'U' u WHERE day = 2 AND abs(a) < 25 GROUP BY day")
+    same(tmp_path, "SELECT u.day, sum(a) FROM {U} u WHERE day = 2 AND abs(a) < 25 GROUP BY day")
 
 
 def test_views_and_macros_are_refused_where_they_would_keep_the_files_of_today(
     lake: Path, con: duckdb.DuckDBPyConnection
 ) -> None:
     with pytest.raises(UnsupportedSql, match="files that this table has now"):
-        zskip.sql(ours(lake, "CREATE OR REPLACE TEMP VIEW v AS FROM 'T' t"), con)
+        zskip.sql(over(lake, "CREATE OR REPLACE TEMP VIEW v AS FROM {T} t"), con)
 
 
 @pytest.mark.parametrize("partitions", [[], ["part"]])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from tests.statements.cases import counted
+from tests.statements.cases import counted, files_read, over
 from tests.tables import build_table, sorted_rows
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.statements.duckdb import sql, stubs
@@ -47,28 +48,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        yield connection
-
-
-def at(lake: Path, statement: str) -> str:
-    """The statement over zskip tables: T and U stand for their quoted paths."""
-    return statement.replace("{T}", f"'{lake}/t'").replace("{U}", f"'{lake}/u'")
-
-
 def plainly(lake: Path, statement: str) -> str:
     """The same over every file; a table without an alias is known by its folder's name."""
-    for name in "TU":
-        for end in (" AS", " x", " y", " z", " w"):
-            statement = statement.replace(f"{{{name}}}{end}", f"'{lake}/{name.lower()}/*.parquet'{end}")
-        statement = statement.replace(f"{{{name}}}", f"'{lake}/{name.lower()}/*.parquet' AS {name.lower()}")
-    return statement
-
-
-def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object = None) -> list[int]:
-    return [len(plan) for _, plan in rewrite(at(lake, statement), con, params=params).plans]  # type: ignore[arg-type]
+    named = re.sub(r"\{(\w)\}(?! (AS|[xyzw])\b)", lambda name: f"{name[0]} AS {name[1].lower()}", statement)
+    return over(lake, named, "/*.parquet")
 
 
 PRUNED = counted("pruned", "pruned by what binds each table")
@@ -79,7 +62,7 @@ def test_each_table_is_pruned_by_what_binds_it(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
 ) -> None:
     assert files_read(lake, con, statement) == files
-    found = sql(at(lake, statement), con)
+    found = sql(over(lake, statement), con)
     expected = con.sql(plainly(lake, statement))
     assert found.columns == expected.columns
     assert found.types == expected.types
@@ -98,13 +81,13 @@ def test_parameters_reach_both_the_proof_and_the_statement(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object
 ) -> None:
     assert files_read(lake, con, statement, params) == [1]
-    found = sql(at(lake, statement), con, params=params).fetchall()  # type: ignore[arg-type]
+    found = sql(over(lake, statement), con, params=params).fetchall()  # type: ignore[arg-type]
     assert found == con.execute(plainly(lake, statement), params).fetchall()
 
 
 def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnknownParameter, match=r"\$low"):
-        sql(at(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
+        sql(over(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
 
 
 @pytest.mark.parametrize(
@@ -121,12 +104,12 @@ def test_too_few_or_too_many_parameters_are_named(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object, named: str
 ) -> None:
     with pytest.raises(UnknownParameter, match=named):
-        sql(at(lake, statement), con, params=params)  # type: ignore[arg-type]
+        sql(over(lake, statement), con, params=params)  # type: ignore[arg-type]
 
 
 def test_names_of_parameters_differ_in_case(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     counted = "SELECT count(*) FROM {T} WHERE a = "
-    found = sql(at(lake, counted + "$Low"), con, params={"low": 5}).fetchall()
+    found = sql(over(lake, counted + "$Low"), con, params={"low": 5}).fetchall()
     assert found == con.execute(plainly(lake, counted + "5")).fetchall()
 
 
@@ -146,18 +129,18 @@ def test_a_statement_that_reads_the_clock_runs_at_once(tmp_path: Path, con: duck
 
 
 def test_statements_of_other_kinds_run_too(lake: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    sql(at(lake, "CREATE TABLE kept AS SELECT * FROM {T} WHERE a = 5"), con)
+    sql(over(lake, "CREATE TABLE kept AS SELECT * FROM {T} WHERE a = 5"), con)
     expected = con.sql(plainly(lake, "FROM {T} WHERE a = 5")).fetchall()
     assert con.sql("FROM kept").fetchall() == expected
-    sql(at(lake, f"COPY (SELECT * FROM {{T}} WHERE a = 5) TO '{tmp_path}/out.parquet'"), con)
+    sql(over(lake, f"COPY (SELECT * FROM {{T}} WHERE a = 5) TO '{tmp_path}/out.parquet'"), con)
     assert con.sql(f"FROM '{tmp_path}/out.parquet'").fetchall() == expected
-    explained = sql(at(lake, "EXPLAIN SELECT * FROM {T} WHERE a = 5"), con).fetchall()
+    explained = sql(over(lake, "EXPLAIN SELECT * FROM {T} WHERE a = 5"), con).fetchall()
     assert "READ_PARQUET" in explained[0][1]
 
 
 def test_the_connection_is_left_as_it_was(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     before = con.sql("FROM duckdb_settings()").fetchall()
-    sql(at(lake, "SELECT count(*) FROM {T} WHERE a = 5"), con).fetchall()
+    sql(over(lake, "SELECT count(*) FROM {T} WHERE a = 5"), con).fetchall()
     assert con.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
     assert con.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
     assert con.sql("SELECT count(*) FROM duckdb_variables()").fetchall() == [(0,)]
@@ -174,9 +157,9 @@ def test_named_tables_and_other_tables_stand_side_by_side(lake: Path, con: duckd
 
 def test_a_statement_that_does_not_parse_is_underlined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(SqlSyntaxError, match=r"\^"):
-        sql(at(lake, "SELECT * FROM {T} WHERE a = = 5"), con)
+        sql(over(lake, "SELECT * FROM {T} WHERE a = = 5"), con)
     with pytest.raises(duckdb.Error):
-        sql(at(lake, "SELECT nothing FROM {T}"), con)
+        sql(over(lake, "SELECT nothing FROM {T}"), con)
 
 
 def test_a_new_version_is_seen(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -216,7 +199,7 @@ def test_a_condition_means_what_it_means_to_the_connection(
 ) -> None:
     con.execute(setting)
     statement = f"SELECT count(*) FROM {{T}} WHERE {condition}"
-    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert sql(over(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
     assert files_read(lake, con, "FROM {T} WHERE a = 5") == [1], "what it does not touch is proved as ever"
 
 
@@ -237,24 +220,24 @@ def test_a_plan_refuses_a_connection_to_which_it_means_something_else(
 def test_what_takes_no_parameters_runs_or_is_refused_with_a_reason(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     pivot = "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*) GROUP BY b"
     expected = sorted_rows(con.sql(plainly(lake, pivot)).fetchall())
-    assert sorted_rows(sql(at(lake, pivot), con).fetchall()) == expected
+    assert sorted_rows(sql(over(lake, pivot), con).fetchall()) == expected
     for kind in ("VIEW v", "MACRO m() AS TABLE"):
         with pytest.raises(UnsupportedSql, match=r"files that this table has now(.|\n)*\^\^"):
-            sql(at(lake, f"CREATE {kind} {'' if 'TABLE' in kind else 'AS'} SELECT * FROM {{T}}"), con)
+            sql(over(lake, f"CREATE {kind} {'' if 'TABLE' in kind else 'AS'} SELECT * FROM {{T}}"), con)
     con.execute("CREATE TABLE kept AS SELECT 5 AS a, 0 AS n")
-    sql(at(lake, "MERGE INTO kept USING {T} t ON t.a = kept.a AND t.b IS NULL WHEN MATCHED THEN DELETE"), con)
+    sql(over(lake, "MERGE INTO kept USING {T} t ON t.a = kept.a AND t.b IS NULL WHEN MATCHED THEN DELETE"), con)
 
 
 def test_a_zone_that_only_duckdb_knows_proves_nothing(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     con.execute("SET TimeZone = 'AET'")
     statement = "SELECT count(*) FROM {T} WHERE a = 5 AND d < current_date AND now() > '2020-01-01'::TIMESTAMPTZ"
-    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert sql(over(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
     assert files_read(lake, con, "FROM {T} WHERE d::TIMESTAMPTZ < '2020-01-01'::TIMESTAMPTZ") == [12]
     assert files_read(lake, con, "FROM {T} WHERE a = 5 AND d::TIMESTAMPTZ < '2030-01-01'") == [1], "no zone in a number"
 
 
 def test_a_pruned_relation_can_be_read_further(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
-    pruned = sql(at(lake, "SELECT * FROM {T} WHERE a = 5"), con)
+    pruned = sql(over(lake, "SELECT * FROM {T} WHERE a = 5"), con)
     plain = con.sql(plainly(lake, "SELECT * FROM {T} WHERE a = 5"))
     assert pruned.count("*").fetchall() == plain.count("*").fetchall()
     pruned.create_view("seen")
@@ -263,16 +246,16 @@ def test_a_pruned_relation_can_be_read_further(lake: Path, con: duckdb.DuckDBPyC
 
 
 def test_relations_are_combined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
-    few = sql(at(lake, "SELECT a FROM {T} WHERE a < 3"), con)
+    few = sql(over(lake, "SELECT a FROM {T} WHERE a < 3"), con)
     others = [
-        sql(at(lake, "SELECT a FROM {T} WHERE a = $1"), con, params=[17]),
+        sql(over(lake, "SELECT a FROM {T} WHERE a = $1"), con, params=[17]),
         zskip.open(lake / "t").plan("a = 17").to_duckdb(con).select("a"),
         con.sql("SELECT 17 AS a"),
         con.sql("SELECT ? AS a", params=[17]),
     ]
     for other in others:
         assert sorted(few.union(other).fetchall()) == sorted(few.fetchall() + other.fetchall())
-    named = [sql(at(lake, f"SELECT a FROM {{T}} WHERE a = ${name}"), con, params={name: 7}) for name in "xy"]
+    named = [sql(over(lake, f"SELECT a FROM {{T}} WHERE a = ${name}"), con, params={name: 7}) for name in "xy"]
     assert named[0].union(named[1]).fetchall() == 2 * named[0].fetchall()
 
 
@@ -350,19 +333,19 @@ def test_a_table_where_none_can_stand_is_said_to_be_there(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
     with pytest.raises(UnsupportedSql, match=r"COPY \(FROM '.*Table\.append(.|\n)*\^\^\^"):
-        sql(at(lake, statement), con)
+        sql(over(lake, statement), con)
 
 
 def test_the_plan_of_a_view_is_refused_like_the_view(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnsupportedSql, match="A view or macro"):
-        sql(at(lake, "EXPLAIN CREATE VIEW v AS SELECT * FROM {T}"), con)
+        sql(over(lake, "EXPLAIN CREATE VIEW v AS SELECT * FROM {T}"), con)
 
 
 def test_a_text_of_many_statements_runs(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     statement = (
         "CREATE TABLE low AS SELECT a FROM {T} WHERE a < 3; SELECT count(*) FROM {T} JOIN low USING (a) WHERE a < ?"
     )
-    found = sql(at(lake, statement), con, params=[2]).fetchall()
+    found = sql(over(lake, statement), con, params=[2]).fetchall()
     assert con.sql("SELECT max(a) FROM low").fetchall() == [(2,)]
     assert found == con.sql(plainly(lake, "SELECT count(*) FROM {T} x JOIN low USING (a) WHERE a < 2")).fetchall()
 
@@ -374,7 +357,7 @@ def test_the_error_of_an_earlier_statement_stops_the_text(
     con.execute("CREATE TABLE o AS FROM range(10) r(i)")
     stop = "SELECT CASE WHEN count(*) > 5 THEN error('too many') END " + first
     with pytest.raises(duckdb.InvalidInputException, match="too many"):
-        sql(at(lake, f"{stop}; DELETE FROM o WHERE i IN (SELECT a FROM {{T}})"), con)
+        sql(over(lake, f"{stop}; DELETE FROM o WHERE i IN (SELECT a FROM {{T}})"), con)
     assert con.sql("SELECT count(*) FROM o").fetchall() == [(10,)]
 
 
@@ -393,10 +376,10 @@ def test_the_error_of_an_earlier_statement_stops_the_text(
 )
 def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path, statement: str) -> None:
     results = []
-    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+    for run, files in ((sql, ""), (lambda text, con: con.sql(text), "/*.parquet")):
         with duckdb.connect() as con:
             con.execute("CREATE TABLE o AS FROM range(10) r(i)")
-            relation = run(statement.replace("{T}", f"'{lake}/{name}'"), con)
+            relation = run(over(lake, statement, files), con)
             results.append(
                 (relation.columns, sorted_rows(relation.fetchall()), con.sql("FROM o ORDER BY i").fetchall())
             )
@@ -419,12 +402,12 @@ def test_planning_does_not_abort_an_open_transaction(
 ) -> None:
     zskip.write(_rows(0), f"{tmp_path}/t", by="a", files=12)
     results = []
-    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+    for run, files in ((sql, ""), (lambda text, con: con.sql(text), "/*.parquet")):
         con.execute("CREATE OR REPLACE TABLE o AS FROM range(10) r(i)").fetchall()
         con.begin()
         con.execute("INSERT INTO o VALUES (77)").fetchall()
         with pytest.raises(duckdb.Error, match=error) if error else nullcontext():
-            run(statement.replace("{T}", f"'{tmp_path}/{name}'"), con)
+            run(over(tmp_path, statement, files), con)
         con.commit()
         results.append(con.sql("SELECT count(*), min(i), max(i) FROM o").fetchall())
         con.execute("DROP TABLE IF EXISTS p").fetchall()
@@ -442,9 +425,9 @@ def test_unread_rows_of_the_connection_are_kept(
 ) -> None:
     con.execute("FROM range(100000)").fetchmany(5)
     with pytest.raises(duckdb.ResourceInUseException):
-        run(at(lake, statement), con)
+        run(over(lake, statement), con)
     assert len(con.fetchall()) == 99_995
-    run(at(lake, statement), con)
+    run(over(lake, statement), con)
 
 
 def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
@@ -489,7 +472,7 @@ def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, point
 def test_errors_of_a_later_run_show_what_was_written(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    relation = sql(at(lake, statement), con)
+    relation = sql(over(lake, statement), con)
     with pytest.raises(duckdb.ConversionException) as raised:
         relation.fetchall()
     *_, line, carets = str(raised.value).splitlines()
