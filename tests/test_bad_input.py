@@ -43,7 +43,6 @@ from zskip.errors import (
     SchemaMismatch,
     SqlSyntaxError,
     TableError,
-    TableExists,
     TableNotFound,
     UnknownColumn,
     UnknownParameter,
@@ -62,7 +61,7 @@ def nothing_left(path: Path) -> bool:
     return not path.exists() or not any(file.is_file() for file in path.rglob("*"))
 
 
-def laid_out(folder: Path, by: Any = "n", rows: pa.Table = ROWS, **options: Any) -> zskip.Table:
+def laid_out(folder: Path, by: Any = "n", rows: Any = ROWS, **options: Any) -> zskip.Table:
     return zskip.write(rows, folder / "t", by=by, **options)
 
 
@@ -148,6 +147,7 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: laid_out(f, "a", YEAR_40000, partition_by="p"), SchemaMismatch, 'column "p" holds an infinite date'),
     (lambda f: laid_out(f, "a", LAST, partition_by="p"), SchemaMismatch, 'column "p" holds an infinite date or time'),
     (lambda f: laid_out(f, "a", SURROGATES, partition_by="p"), SchemaMismatch, "not UTF-8"),
+    (lambda f: laid_out(f, "a", {"a": [1, "x"]}), SchemaError, "These values make no table"),
     (lambda f: laid_out(f, "a", pd.DataFrame({"a": [1, "x"]})), SchemaError, "column a"),
     (lambda f: laid_out(f, "a", pd.DataFrame([[1, 2]], columns=["a", "a"])), SchemaError, "Duplicate"),
     (lambda f: laid_out(f, "a", SURROGATES), SchemaMismatch, "not UTF-8"),
@@ -222,6 +222,21 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: zskip.sql("SELECT * FROM t", tables=f), InvalidOption, "tables= is a mapping of names to tables"),  # type: ignore[arg-type]
     (lambda f: made(f).verify(predicates=2), InvalidOption, "random= is the number"),  # type: ignore[arg-type]
     (lambda f: made(f).optimize(zz=1), InvalidOption, "There are: full, dry_run, max_bytes, session, memory_limit"),  # type: ignore[call-arg]
+    # options that were taken, or raised errors of Python's
+    (lambda f: laid_out(f, layout=-5), InvalidOption, "layout= is one of auto, tiles"),
+    (lambda f: laid_out(f, progress=5), InvalidOption, "progress= is a function"),
+    (lambda f: laid_out(f, temp_directory=5), InvalidOption, "temp_directory= is a path"),
+    (lambda f: zskip.index(placed(f / "raw" / "a.parquet"), threads="x"), InvalidOption, "threads= is a whole number"),  # type: ignore[arg-type]
+    (lambda f: zskip.index(placed(f / "raw" / "a.parquet"), sketches={"no": "values"}), UnknownColumn, '"no"'),
+    (lambda f: made(f).plan("n = 1", dialect=[1]), InvalidOption, "dialect= is a text"),  # type: ignore[arg-type]
+    (lambda f: made(f).optimize(dry_run="no"), InvalidOption, "dry_run= is True or False, not 'no'"),  # type: ignore[arg-type]
+    (lambda f: made(f).vacuum(5), InvalidOption, "older_than= is a time span"),  # type: ignore[arg-type]
+    (lambda f: zskip.cluster(made(f).uri, by="nope"), UnknownColumn, 'no column "nope"'),
+    # addresses
+    *(
+        (lambda _, url=url: zskip.open(url), InvalidOption, "empty or dotted part")  # type: ignore[misc]
+        for url in ("s3://lake/a//b", "s3://lake/..", "memory://lake/a/../b")
+    ),
 ]  # fmt: skip
 
 
@@ -265,14 +280,6 @@ def test_files_of_others_are_named_and_no_table_is_written_among_them(tmp_path: 
     pq.write_table(pa.table({"a": [1]}), indexed / "a.parquet")
     with pytest.raises(zskip.InvalidOption, match=r"zskip\.cluster\(path, by=…\) lays them out"):
         zskip.index(indexed).append(pa.table({"a": [7]}))
-
-
-def test_an_existing_table_stays(tmp_path: Path) -> None:
-    zskip.write(ROWS, tmp_path / "t", by=["n"])
-    before = sorted((tmp_path / "t").rglob("*"))
-    with pytest.raises(TableExists, match="overwrite"):
-        zskip.write(ROWS, tmp_path / "t", by=["n"])
-    assert sorted((tmp_path / "t").rglob("*")) == before
 
 
 def test_a_source_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
@@ -844,36 +851,6 @@ def test_a_hostile_option_is_refused_by_name(verb: str, tables: Path, tmp_path: 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_hostile_option_is_refused_by_name(verb: str, tables: Path, tmp_path: Path) -> None:
     refuse_all(verb, tables, tmp_path, 1)
-
-
-def test_options_that_were_taken_or_raised_errors_of_pythons(tables: Path, tmp_path: Path) -> None:
-    for call, message in (
-        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", layout=-5), "layout= is one of auto, tiles"),  # type: ignore[arg-type]
-        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", progress=5), "progress= is a function"),  # type: ignore[arg-type]
-        (lambda: zskip.write(FORTY, tmp_path / "t", by="a", temp_directory=5), "temp_directory= is a path"),  # type: ignore[arg-type]
-        (lambda: zskip.index(tables / "raw", threads="x"), "threads= is a whole number of at least 1"),  # type: ignore[arg-type]
-        (lambda: zskip.index(tables / "raw", sketches={"nowhere": "values"}), '"nowhere"'),
-        (lambda: zskip.open(tables / "t").plan("a = 1", dialect=[1]), "dialect= is a text"),  # type: ignore[arg-type]
-        (lambda: zskip.open(tables / "t").optimize(dry_run="no"), "dry_run= is True or False, not 'no'"),  # type: ignore[arg-type]
-        (lambda: zskip.open(tables / "t").vacuum(5), "older_than= is a time span"),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(ZskipError, match=message):
-            call()
-    assert not (tmp_path / "t").exists()
-    assert not (tables / "raw" / "_zskip").exists()
-
-
-def test_a_layout_by_a_column_that_is_not_there_blames_no_table(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    with pytest.raises(UnknownColumn, match='no column "nope"'):
-        zskip.cluster(table.uri, by="nope")
-    assert zskip.open(table.uri).version == table.version
-
-
-@pytest.mark.parametrize("url", ["s3://lake/a//b", "s3://lake/..", "memory://lake/a/../b"])
-def test_a_path_that_no_store_holds_is_refused(url: str) -> None:
-    with pytest.raises(InvalidOption, match="empty or dotted part"):
-        zskip.open(url)
 
 
 def test_a_folder_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

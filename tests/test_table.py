@@ -356,11 +356,6 @@ def test_python_values_and_lazy_frames_are_sources(source: object, tmp_path: Pat
     assert table.to_arrow().to_pydict() == {"a": [1, 2], "b": ["x", None]}
 
 
-def test_values_that_make_no_table_are_named(tmp_path: Path) -> None:
-    with pytest.raises(zskip.SchemaError, match="These values make no table"):
-        zskip.write({"a": [1, "x"]}, tmp_path / "t", by="a")
-
-
 @pytest.mark.parametrize("partition_by", [(), ("r",)])
 @pytest.mark.parametrize(
     "rows",

@@ -27,7 +27,7 @@ from zskip.storage import Staged, open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts, InlinePart, Part, read_part
 from zskip.tablelog.shards import ShardReader
-from zskip.tablelog.snapshot import FORMAT, fields_of
+from zskip.tablelog.snapshot import FORMAT, fields_of, from_bytes
 
 MOST = 40_000
 """Of a longer file, so many places are tried, spread over it, its ends among them."""
@@ -191,7 +191,10 @@ def changed(form: Any, place: Place, value: object) -> Any:
 
 
 def signed(snapshot: Any) -> bytes:
-    body = json.dumps(snapshot).encode()
+    return signed_body(json.dumps(snapshot).encode())
+
+
+def signed_body(body: bytes) -> bytes:
     return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (FORMAT, xxhash.xxh3_128_hexdigest(body).encode(), body)
 
 
@@ -202,6 +205,11 @@ def written(folder: Path) -> Any:
     table.append(MORE)
     found = json.loads((folder / log.entry_path(3)).read_bytes())["snapshot"]
     return fields_of(json.dumps(found).encode())
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return written(tmp_path_factory.mktemp("entry"))
 
 
 def is_refused(folder: Path, entry: Any) -> bool:
@@ -244,6 +252,39 @@ def check_all(folder: Path, every: int) -> None:
             raise AssertionError(f"{'.'.join(map(str, place))} = {value!r}"[:300]) from error
         shutil.rmtree(folder / "copy")
     assert refused > len(changes) // 2
+
+
+SHARD = ("shards", 0)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("version",), "1"),
+        (("shards",), [{}]),
+        (("shards",), "x" * 10),
+        (("schema",), "!"),
+        (("time",), "yesterday"),
+        (("layout",), {"name": 3}),
+        (("managed",), 1),
+        # sizes that would fill the memory
+        ((*SHARD, "files"), 1 << 31),
+        ((*SHARD, "files"), 1 << 61),
+        ((*SHARD, "files"), -1),
+        ((*SHARD, "row_groups"), 1 << 31),
+        ((*SHARD, "rows"), 1 << 62),
+        ((*SHARD, "bytes"), True),
+    ],
+)
+def test_nonsense_under_a_right_checksum_is_damage(place: Place, value: object, entry: Any) -> None:
+    with pytest.raises(DamagedIndex):
+        from_bytes(signed(changed(entry, place, value)), "entry")
+
+
+def test_too_many_shards_and_brackets_are_damage(entry: Any) -> None:
+    for many in (signed(entry | {"shards": entry["shards"][:1] * 20_000}), signed_body(b"[" * 100_000)):
+        with pytest.raises(DamagedIndex):
+            from_bytes(many, "entry")
 
 
 def test_some_malformed_entries_are_refused(tmp_path: Path) -> None:

@@ -139,13 +139,6 @@ def test_small_and_even_tables(values: list[Any], layout: str, tmp_path: Path) -
     assert table.plan("x IS NULL").count() == values.count(None)
 
 
-def test_an_empty_source_is_a_table_that_can_grow(tmp_path: Path) -> None:
-    table = zskip.write(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "t", by=["x"])
-    assert table.to_arrow().num_rows == 0
-    table.append(pa.table({"x": [1, 2, 3]}))
-    assert table.plan("x > 1").to_arrow().num_rows == 2
-
-
 @pytest.mark.parametrize(
     "values",
     [
