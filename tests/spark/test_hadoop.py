@@ -189,7 +189,7 @@ def test_partitions_streams_and_an_index_over_what_lies_there(
     spark: SparkSession, server: WebHdfs, store: HadoopStorage, points: DataFrame
 ) -> None:
     parts = points.withColumn("p q", points.id % 3)
-    batch = zs.append_batch(f"{store.uri}/stream", by="a", files=2, partition_by=["p q"])
+    batch = zs.append_batch(f"{store.uri}/stream", application="stream", by="a", files=2, partition_by=["p q"])
     for number in (0, 1, 1):
         batch(parts, number)
     streamed = zs.table(spark, f"{store.uri}/stream")

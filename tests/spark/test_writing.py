@@ -442,7 +442,7 @@ def test_an_interrupt_after_the_commit_keeps_its_files(
 
 
 def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
-    zs.append_batch(tmp_path / "t", by=["id"])(spark.range(10), 0)
+    zs.append_batch(tmp_path / "t", application="stream", by=["id"])(spark.range(10), 0)
     late = zskip.open(tmp_path / "t")
     assert zskip.open(tmp_path / "t").append(spark.range(10, 20), batch=("stream", 1), session=spark).version == 2
     before = left(tmp_path / "t")
@@ -461,7 +461,9 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
 
 
 def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
-    sink = zs.append_batch(tmp_path / "t", by=["id"], files=2)
+    with pytest.raises(InvalidOption, match="of no streaming query"):
+        zs.append_batch(tmp_path / "t", by=["id"])(spark.range(10), 0)
+    sink = zs.append_batch(tmp_path / "t", application="stream", by=["id"], files=2)
     sink(spark.range(10), 0)
     sink(spark.range(10), 0)
     sink(spark.range(10, 15), 1)
@@ -470,19 +472,26 @@ def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
     assert zskip.open(tmp_path / "t")._index.snapshot.totals.rows == 18
 
 
-def test_a_stream_ends_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in"
     spark.range(100).repartition(4).write.parquet(str(source))
     stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 2).parquet(str(source))
-    for _ in range(2):
+
+    def run(checkpoint: str) -> int:
         query = (
             stream.writeStream.foreachBatch(zs.append_batch(tmp_path / "t", by=["id"]))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
-    assert zs.table(spark, tmp_path / "t").count() == 100
+        return zs.table(spark, tmp_path / "t").count()
+
+    assert [run("one"), run("one")] == [100, 100]
+    (tmp_path / "one" / "commits" / "1").unlink()  # as if Spark had failed after the last batch
+    (tmp_path / "one" / "commits" / ".1.crc").unlink()
+    assert run("one") == 100
+    assert [run("two"), run("two")] == [200, 200]
 
 
 def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> None:

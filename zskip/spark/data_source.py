@@ -463,20 +463,23 @@ class _WriteJob:
 def append_batch(
     path: str | os.PathLike[str],
     *,
-    application: str = "stream",
+    application: str | None = None,
     storage_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``writeStream.foreachBatch`` that appends each batch to a table exactly once.
 
     A batch that Spark runs again after a failure is recognised by its id and not appended again. ``application``
-    identifies the stream among all that write to the table; a stream with a new checkpoint needs a new name.
+    identifies the stream among all that write to the table: by default the query's id, which Spark keeps in its
+    checkpoint. On Spark Connect, which does not tell it, a name is needed, and a new one for a new checkpoint.
     ``options`` are those of `zskip.spark.write`, at least ``by=``: the first batch creates a missing table with them.
+
+    The function raises `InvalidOption` without a name where there is no such id.
     """
 
     def append(df: DataFrame, batch_id: int) -> None:
         storage = hadoop.open_storage(df.sparkSession, path, storage_options)
-        batch = (application, batch_id)
+        batch = (application or _query_id(df.sparkSession), batch_id)
         newest = log.newest(storage)
         if newest is not None:
             Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
@@ -485,3 +488,14 @@ def append_batch(
             append_rows.create(storage, None, backend.open_rows(df, None), WriteOptions(**options), backend, batch)
 
     return append
+
+
+def _query_id(spark: SparkSession) -> str:
+    """The id of the streaming query whose batch runs in this thread."""
+    found = None if is_connect(spark) else spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not found:
+        raise InvalidOption(
+            "This batch is of no streaming query of this session, so nothing tells it from those of other streams: "
+            'name the stream in append_batch(…, application="…").'
+        )
+    return str(found)
