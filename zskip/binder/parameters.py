@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.source_text import Parameters, SourceText, Value, is_unicode
+from zskip.core.option_checks import numbered
 from zskip.errors import UnknownParameter, nearest
 from zskip.language.literals import is_list, listed, plain_value
 
@@ -157,14 +158,10 @@ class _Parameter(NamedTuple):
 
 
 def _found_parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
-    """The parameters of a text. A ``?`` has the number after the highest one before it, as in DuckDB."""
-    highest = 0
-    for each in _as_written(tokens):
-        if not each.key:
-            each = each._replace(key=str(highest + 1))
-        if each.key.isdigit() and len(each.key) < 10:
-            highest = max(highest, int(each.key))
-        yield each
+    """The parameters of a text. A ``?`` is numbered as in DuckDB."""
+    found = list(_as_written(tokens))
+    for each, key in zip(found, numbered(each.key for each in found), strict=True):
+        yield each._replace(key=key)
 
 
 def _as_written(tokens: Sequence[Token]) -> Iterator[_Parameter]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -47,6 +47,20 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
 def require_path(name: str, value: object) -> None:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise refuse(name, "a path", value)
+
+
+def numbered(keys: Iterable[str]) -> Iterator[str]:
+    """The keys of a text's parameters, each empty one as the number after the highest one before it.
+
+    >>> list(numbered(["", "5", "", "name", ""]))
+    ['1', '5', '6', 'name', '7']
+    """
+    highest = 0
+    for key in keys:
+        key = key or str(highest + 1)
+        if key.isdigit() and len(key) < 10:
+            highest = max(highest, int(key))
+        yield key
 
 
 def require_parameters(params: object) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.core.option_checks import require_parameters
+from zskip.core.option_checks import numbered, require_parameters
 from zskip.core.schema import identifier
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
@@ -399,17 +399,16 @@ def _guards(
 
 
 def _numbered_marks(words: Sequence[Word]) -> Iterator[tuple[int, int, str]]:
-    """Each ``?`` without a number as ``$1``: after it come the parameters of reads. It has the number after the
-    highest one before it."""
-    highest = 0
+    """Each ``?`` without a number as ``$1``: after it come the parameters of reads."""
+    marks = []
     for word, following in zip_longest(words, words[1:]):
-        if word.text not in ("?", "$"):
-            continue
-        if following is not None and following.start == word.end and following.text.isdigit():
-            highest = max(highest, int(following.text))
-        elif word.text == "?":
-            highest += 1
-            yield word.start, word.end, f"${highest}"
+        if word.text in ("?", "$"):
+            has_number = following is not None and following.start == word.end and following.text.isdigit()
+            if has_number or word.text == "?":
+                marks.append((word, following.text if following is not None and has_number else ""))
+    for (word, written), key in zip(marks, numbered(written for _, written in marks), strict=True):
+        if not written:
+            yield word.start, word.end, f"${key}"
 
 
 def _takes_parameters(one: Statement) -> bool:

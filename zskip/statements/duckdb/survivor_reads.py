@@ -49,11 +49,16 @@ class Values:
 
     def __init__(self, params: Sequence[Any] | Mapping[str, Any] | None, takes: bool) -> None:
         self.takes = takes
-        self._named = isinstance(params, Mapping)
         given = {} if params is None else params
-        self._values: dict[str, Any] = (
-            dict(given) if isinstance(given, Mapping) else {str(i): value for i, value in enumerate(given, start=1)}
-        )
+        if isinstance(given, Mapping):
+            self._values: dict[str, Any] = {str(name): value for name, value in given.items()}
+        else:
+            self._values = {str(number): value for number, value in enumerate(given, start=1)}
+        # Names "1", "2" are positions: DuckDB takes none beside names.
+        positions = {str(number) for number in range(1, len(self._values) + 1)}
+        self._named = isinstance(given, Mapping) and self._values.keys() != positions
+        if not self._named:
+            self._values = dict(sorted(self._values.items(), key=lambda item: int(item[0])))
 
     @property
     def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
