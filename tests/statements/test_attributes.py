@@ -640,6 +640,7 @@ def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> N
             "with k, struct<a: int64>: keys are",
         ),
         ({"joins": {"a": (CUSTOMERS, {"b.k": "k"}), "b": (CUSTOMERS, {"a.k": "k"})}}, "in a circle"),
+        ({"joins": {"c": (CUSTOMERS, {"c.k": "k"})}}, '"c.k" reads as a column of the dimension "c" itself'),
         ({"joins": {"c": (CUSTOMERS, {"ck": "k", "v": "k"})}}, "several columns with one key of 'c'"),
         ({"mode": "append"}, "joins the table's own dimensions"),
     ],

@@ -309,6 +309,13 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
 
 def in_order(joins: Sequence[Join]) -> list[Join]:
     """The joins, each after those whose columns are its keys. Raises `InvalidOption` for a circle."""
+    for join in joins:
+        for key, _ in join.keys:
+            if owner_of(key, {join.name})[0] is not None:
+                raise InvalidOption(
+                    f"The key {in_quotes(key)} reads as a column of the dimension {in_quotes(join.name)} itself: give "
+                    "the dimension another name."
+                )
     names = {join.name for join in joins}
     done: list[Join] = []
     while len(done) < len(joins):
