@@ -16,8 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.advisor.advice import Advice, Candidate, compared, grouped
+from zskip.core import types as t
 from zskip.core.option_checks import Progress
 from zskip.core.schema import Schema, join_names
+from zskip.engines.arrow import importable_leaf
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import BoundQuery, Task, bound_queries, fitted, query_bytes, random_subset, task_of
@@ -241,7 +243,8 @@ class _Trial:
         rows = self._scoring.sample.rows
         least = query_bytes(self._scoring, np.arange(rows), rows, similar=False)
         with duckdb.connect(config={"enable_external_access": False}) as session:
-            session.register("sampled", self._rows)
+            types = [field.with_type(t.with_leaves(field.type, importable_leaf)) for field in self._rows.schema]
+            session.register("sampled", self._rows.cast(pa.schema(types)))
             for number, condition in enumerate(self._conditions):
                 try:
                     found = session.sql(f"SELECT ({condition}\n) IS TRUE AS holds FROM sampled").to_arrow_table()

@@ -291,11 +291,12 @@ def _importable(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
         return _importable(values.cast(type.value_type), type.value_type)
     if t.is_duration(type):
         return values.cast(pa.int64())
-    importable = t.with_leaves(type, _importable_leaf)
+    importable = t.with_leaves(type, importable_leaf)
     return values if importable == type else values.cast(importable)
 
 
-def _importable_leaf(type: pa.DataType) -> pa.DataType:
+def importable_leaf(type: pa.DataType) -> pa.DataType:
+    """A type that DuckDB imports from Arrow, for half floats and wide decimals, which it does not import."""
     if t.is_float16(type):
         return pa.float32()
     return pa.float64() if t.is_decimal256(type) and type.precision > 38 else type

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from zskip.core import types as t
 from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
 from zskip.tablelog.freshness import listed
@@ -19,7 +20,20 @@ if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
 
-_TOO_FAR = "Could not convert Timestamp to higher precision"
+_TOO_FAR = {
+    "Could not convert Timestamp to higher precision": (
+        pa.timestamp("ns"),
+        'A timestamp lies outside 1677 to 2262, and "{}" has nanoseconds, as another file has. Index these files '
+        "apart, or write them anew with microseconds.",
+    ),
+    "Could not convert Timestamp(MS) to Timestamp(US)": (
+        pa.timestamp("ms"),
+        'A timestamp of "{}" lies outside 290308 BC to 294247, where DuckDB\'s end, and DuckDB reads no such file. '
+        "Write its rows anew with other values.",
+    ),
+}
+"""What DuckDB says of timestamps that it cannot hold, the type of their column, and what to tell about it."""
+
 _INTERRUPTED = "Query interrupted"  # how DuckDB reports Ctrl-C, in a RuntimeError
 _NAMED = 10
 """The maximum number of files that a note on an error names."""
@@ -75,14 +89,11 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
         if cause := _cause_of_a_failed_read(error):
             where = ", ".join(sorted({scan.storage.uri for scan in scans}))
             raise OSError(f"A file could not be read from {where}: {cause}") from error
-        if _TOO_FAR in str(error):
-            fields = [field for scan in scans for field in scan.schema.arrow]
+        for said, (refused, told) in _TOO_FAR.items():
+            fields = [field for scan in scans for field in scan.schema.arrow] if said in str(error) else []
             for field in fields:
-                if field.type == pa.timestamp("ns"):
-                    raise SchemaMismatch(
-                        f'A timestamp lies outside 1677 to 2262, and "{field.name}" has nanoseconds, as another file '
-                        "has. Index these files apart, or write them anew with microseconds."
-                    ) from error
+                if t.is_timestamp(field.type) and field.type.unit == refused.unit:
+                    raise SchemaMismatch(told.format(field.name)) from error
         if isinstance(error, duckdb.ConversionException):
             for scan in scans:
                 _require_types(scan)

@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 import zskip
 from zskip.core.schema import Schema
-from zskip.errors import InvalidOption, NoParquet
+from zskip.errors import InvalidOption, NoParquet, SchemaMismatch
 from zskip.inspect.audit import doctor, verify
 from zskip.inspect.audit.verify import random_predicates
 from zskip.storage import open_storage
@@ -224,6 +224,38 @@ def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path,
     assert [check.rows["duckdb"] for check in done.checks] == [19, 40]
     assert table.verify(random=3).clean
     assert table.plan("n = 5 OR x::VARCHAR LIKE '%7%'").to_arrow().num_rows == 5
+    assert table.advise(["n > 20 AND x IS NOT NULL"]).candidates
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(range(40), pa.timestamp("us", "Mars/Olympus_Mons")),
+        pa.array(range(1 << 62, (1 << 62) + 40), pa.duration("s")),
+    ],
+    ids=["zone", "duration"],
+)
+def test_values_that_python_does_not_hold_are_verified(tmp_path: Path, values: pa.Array) -> None:
+    table = zskip.write(pa.table({"n": range(40), "x": values}), tmp_path, by="n", files=4)
+    done = table.verify(random=30)
+    assert done.clean
+    assert len(done.checks) == 30
+    assert table.advise(["n > 20 AND x IS NOT NULL"]).candidates
+
+
+def test_timestamps_that_duckdb_does_not_read_are_named(tmp_path: Path) -> None:
+    times = pa.array(range(1 << 62, (1 << 62) + 40), pa.timestamp("ms"))
+    table = zskip.write(pa.table({"n": range(40), "when": times}), tmp_path, by="n", files=4)
+    assert table.plan("n = 5").to_arrow(["n"]).num_rows == 1
+    reads = [
+        lambda: table.plan("n = 5").to_arrow(),
+        lambda: list(table.plan("n = 5").to_batches()),
+        lambda: table.delete("n = 5"),
+        lambda: table.advise(["n = 5"]),
+    ]
+    for read in reads:
+        with pytest.raises(SchemaMismatch, match='timestamp of "when" lies outside'):
+            read()
 
 
 @pytest.mark.parametrize("left", ["the old files", "their statistics", "nothing"])

@@ -455,13 +455,15 @@ def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _importable(schema: pa.Schema) -> pa.Schema:
-    """The schema with types that DuckDB imports from Arrow. Distinct values stay distinct."""
+    """The schema with types that DuckDB imports from Arrow, and hashes. Distinct values stay distinct."""
     return pa.schema([field.with_type(t.with_leaves(field.type, _importable_leaf)) for field in schema])
 
 
 def _importable_leaf(type: pa.DataType) -> pa.DataType:
     if t.is_float16(type):
         return pa.float32()
+    if t.is_duration(type):  # of more microseconds than DuckDB can count
+        return pa.int64()
     return pa.string() if t.is_decimal(type) and type.precision > 38 else type
 
 
@@ -524,7 +526,10 @@ def _prefix(column: str, value: Any, dice: random.Random) -> str:
 
 
 def _writable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values, with decimals that have more digits than their type, and so no literal, as nulls."""
+    """The values as Python can hold them: instants in UTC, whatever their zone is called, and decimals that have more
+    digits than their type, and so no literal, as nulls."""
+    if t.is_timestamp(values.type) and values.type.tz is not None:
+        return values.cast(pa.timestamp(values.type.unit, "UTC"))
     if not t.is_decimal(values.type):
         return values
     return pc.if_else(t.within_digits(values), values, pa.scalar(None, values.type))
@@ -552,7 +557,7 @@ def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int =
         name = identifier(*column.parts)
         if t.is_string(column.type) and drawn[0] and dice.random() < 0.2:
             return _prefix(name, drawn[0], dice)
-        return dice.choice(_SHAPES)(name, [_literal(value, column.type) for value in drawn], dice)
+        return dice.choice(_SHAPES)(name, [_literal(value, values[column.path].type) for value in drawn], dice)
 
     def tree(depth: int) -> str:
         if depth == 0 or dice.random() < 0.5:
