@@ -321,11 +321,11 @@ def cluster(
 ) -> Clustered:
     """Lay out a folder of Parquet or a zskip table in place, or a Delta or Iceberg table by a commit of its own format.
 
-    No row changes. ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: lay out only
-    files that may hold such rows, by a condition in DuckDB's SQL · ``max_bytes``: the most bytes to rewrite · ``full``:
-    fit a new layout, and also lay out the files of earlier calls · ``dry_run``: only report what would be done. Other
-    options are those of `Table.append`. Pass an Iceberg table as the object that pyiceberg's catalog returns: only the
-    catalog can commit.
+    No row changes. ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: of a Delta or
+    Iceberg table, lay out only files that may hold such rows, by a condition in DuckDB's SQL · ``max_bytes``: the most
+    bytes to rewrite · ``full``: fit a new layout, and also lay out the files of earlier calls · ``dry_run``: only
+    report what would be done. Other options are those of `Table.append`. Pass an Iceberg table as the object that
+    pyiceberg's catalog returns: only the catalog can commit.
 
     On a zskip table, and so on a folder that was laid out before, this is `Table.optimize`; but if one of these options
     is new, all rows are laid out by it.
