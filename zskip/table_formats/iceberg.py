@@ -696,14 +696,17 @@ def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertool
 def _require_partitions(table: Table, metadata: str) -> None:
     """Raise `MissingDependency` or `UnsupportedFormat` if pyiceberg cannot tell the partitions of new rows."""
     from pyiceberg.exceptions import NotInstalledError
-    from pyiceberg.io.pyarrow import _determine_partitions, schema_to_pyarrow
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     spec, schema = table.spec(), table.schema()
     if spec.is_unpartitioned():
         return
     by = ", ".join(f"{field.transform}({schema.find_column_name(field.source_id)})" for field in spec.fields)
     try:
-        list(_determine_partitions(spec, schema, schema_to_pyarrow(schema, include_field_ids=False).empty_table()))
+        for field in spec.fields:
+            source = schema.find_type(field.source_id)
+            values = field.transform.pyarrow_transform(source)(pa.nulls(0, schema_to_pyarrow(source)))
+            pa.table([values], ["partition"]).group_by("partition").aggregate([])  # as pyiceberg divides rows
     except NotInstalledError as error:
         raise MissingDependency(
             f"The Iceberg table at {metadata} is partitioned by {by}. To write such partitions, pyiceberg needs "
