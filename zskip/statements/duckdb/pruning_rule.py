@@ -109,11 +109,10 @@ def is_explained(
         return False
     if any(word.text.lower() == FILE_POSITION for word in parsed.words):
         return False
-    is_wanted = for_user or any(index.query_log.is_on for _, index in parsed.found)
-    if not is_wanted and params is None and _version_of(parsed) in _GAINLESS:
-        return False
-    if is_wanted:
+    if for_user or any(index.query_log.is_on for _, index in parsed.found):
         return True
+    if params is None and _version_of(parsed) in _GAINLESS:
+        return False
     if not _is_worth_loading(parsed):
         return False
     return not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
