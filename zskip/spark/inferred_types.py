@@ -141,7 +141,7 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     given = {}
     for name in snapshot.partition_by:
         texts = [values.get(name, hive.NULL) for values in found]
-        given[name] = rule.type_of(texts), name in own and own[name].to_pylist() == texts
+        given[name] = rule.type_of(texts), name in own and own[name].to_pylist() == [*map(_decoded, texts)]
     return given
 
 
@@ -240,13 +240,13 @@ _MOST_DIGITS = 38
 
 
 def values_of(path: str) -> dict[str, str]:
-    """The partition columns in a path as Spark decodes them.
+    """The partition columns in a path, with their values as they are written there.
 
     >>> values_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
-    {'day': '2024-01-31', 'host': 'a/b'}
+    {'day': '2024-01-31', 'host': 'a%2Fb'}
     """
     pairs = (segment.partition("=") for segment in path.split("/")[:-1] if "=" in segment)
-    return {_decoded(name): _decoded(text) for name, _, text in pairs if name}
+    return {_decoded(name): text for name, _, text in pairs if name}
 
 
 def _decoded(text: str) -> str:
@@ -289,7 +289,7 @@ class HiveRule:
         return simple.get(kinds.pop(), s.StringType()) if len(kinds) == 1 else s.StringType()
 
     def _kind(self, text: str) -> str:
-        """The type of one value: its name, or "decimal." and its digits."""
+        """The type of one value: its name, or "decimal." and its digits. Numbers and dates have no escapes."""
         if not self.infers:
             return "string"
         if _INTEGER.fullmatch(text) and -(1 << 63) <= int(text) < 1 << 63:
@@ -302,6 +302,7 @@ class HiveRule:
             return "double"
         if _is_date(text):
             return "date"
+        text = _decoded(text)
         date, _, time = text.partition(" ")
         if _is_date(date) and _TIME_OF_DATE.fullmatch(time):
             return self.clock
@@ -323,10 +324,12 @@ def _is_date(text: str) -> bool:
 def value(text: str, type: DataType, zone: ZoneInfo | None) -> Any:
     """The value that Spark reads from a name, for a column of the inferred type; None for NULL.
 
-    ``zone``: of the session. Raises `SchemaError` for a value that Python cannot hold.
+    ``text``: as it is written in the name · ``zone``: of the session. Raises `SchemaError` for a value that Python
+    cannot hold.
     """
     if text == NULL:
         return None
+    text = _decoded(text)
     kind = type.simpleString()
     try:
         if kind in ("int", "bigint"):
