@@ -522,7 +522,7 @@ def vectors(folder: Path) -> None:
 
 def give_vectors(path: Path, share: float) -> None:
     """Give each file of a new Delta table an inline deletion vector."""
-    from tests.table_formats.test_deep import inline_vector
+    from tests.table_formats.logs import inline_vector
 
     log = path / "_delta_log" / f"{0:020}.json"
     actions, random = [json.loads(line) for line in log.read_text().splitlines()], np.random.default_rng(1)

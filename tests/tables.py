@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -18,6 +19,7 @@ from zskip.stats import DataFiles, Ranges, Statistics, collect
 from zskip.storage import open_storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import FORMAT
 
 
 def build_table(
@@ -66,6 +68,11 @@ def ranges_of(lower: pa.Array, upper: pa.Array | None = None, *, null: bool | Se
 def statistics_of(**columns: Ranges) -> Statistics:
     """Units of nine rows each, with the ranges of their columns."""
     return Statistics(pa.array([9] * len(next(iter(columns.values())))), columns)
+
+
+def signed_entry(body: bytes, form: int = FORMAT) -> bytes:
+    """An entry of the log that holds this as its snapshot, with a right checksum."""
+    return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (form, xxhash.xxh3_128_hexdigest(body).encode(), body)
 
 
 def plan_of(index: Index, where: str, **options: object) -> Plan:

@@ -3,26 +3,22 @@ deleted rows stay deleted, and what cannot be read so is refused. Plain folders 
 
 from __future__ import annotations
 
-import base64
-import json
-import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyroaring import BitMap64
 
 import zskip
 from tests import ROOT
 from tests.engines.test_contract import PREDICATES, TABLES
 from tests.spark.files import files_read
+from tests.table_formats.logs import delete_rows
 from tests.tables import sorted_rows
 from zskip import spark as zspark
 from zskip.errors import UnsupportedFormat
-from zskip.table_formats import deletion_vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,25 +51,8 @@ def with_deletes(path: Path, files: int, deleted: dict[int, list[int]]) -> None:
         ids = range(number * 10, number * 10 + 10)
         rows = {"id": ids, "text": [None if n % 3 else f"t{n}" for n in ids], "s": [{"x": n} for n in ids]}
         write_deltalake(path, pa.table(rows), mode="append")
-    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
-    actions: list[dict[str, Any]] = [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}]
-    for number, rows_ in deleted.items():
-        lines = (path / "_delta_log" / f"{number:020}.json").read_text().splitlines()
-        add = next(action["add"] for action in map(json.loads, lines) if "add" in action)
-        data = struct.pack("<i", 1681511377) + BitMap64(rows_).serialize()
-        text = base64.b85encode(data + b"\0" * (-len(data) % 4))
-        inline = text.translate(bytes.maketrans(deletion_vectors._B85, deletion_vectors._Z85)).decode()
-        vector = {
-            "storageType": "i",
-            "pathOrInlineDv": inline,
-            "sizeInBytes": len(data),
-            "cardinality": len(rows_),
-        }
-        actions += [
-            {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}},
-            {"add": add | {"deletionVector": vector}},
-        ]
-    (path / "_delta_log" / f"{files:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    for number, some in deleted.items():
+        delete_rows(path, some, number)
 
 
 def test_only_files_with_deletes_come_through_this_machine(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.pruning.units import random_file_statistics, random_units
 from zskip import pruning
 from zskip.binder import bind
 from zskip.errors import SqlError
+from zskip.spark.spark_session import setting
 from zskip.stats import FileStatistics
 
 KINDS = ("i8", "i16", "i32", "i64", "f32", "f64", "n5_2", "n15_1", "n18_3", "n38_2", "b", "s", "x", "d", "tus", "zus")
@@ -40,16 +41,10 @@ CASES = [case for case in load() if case.settings.get("dialect") == "spark"]
 def session(spark: SparkSession, **settings: object) -> Iterator[None]:
     """Settings of ``spark.sql``, set back afterwards. Without code generation, which costs more than these few rows."""
     names = {"ansi": "ansi.enabled", "zone": "session.timeZone"}
-    wanted = {names[name]: str(value).lower() if value in (True, False) else value for name, value in settings.items()}
+    wanted = {names[name]: str(value).lower() if name == "ansi" else str(value) for name, value in settings.items()}
     wanted |= {"codegen.wholeStage": "false", "codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: spark.conf.get(f"spark.sql.{name}") for name in wanted}
-    try:
-        for name, value in wanted.items():
-            spark.conf.set(f"spark.sql.{name}", value)
+    with setting(spark, {f"spark.sql.{name}": value for name, value in wanted.items()}):
         yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(f"spark.sql.{name}", value)
 
 
 def yields(frame: DataFrame, predicates: Sequence[str]) -> list[np.ndarray | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from tests.spark.files import files_read
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.errors import InvalidOption, ZskipError
-from zskip.spark.spark_session import MEANING_SETTINGS
+from zskip.spark.spark_session import MEANING_SETTINGS, setting
 
 
 def _by_format(spark: SparkSession, path: Path, where: str) -> DataFrame:
@@ -39,20 +38,10 @@ WAYS: dict[str, Callable[[SparkSession, Path, str], DataFrame]] = {
 LISTED = [way if way in ("table", "read") else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
 
 
-@contextmanager
-def session(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(key, before)
-
-
 @pytest.mark.parametrize("way", LISTED)
 def test_the_case_of_names(spark: SparkSession, tmp_path: Path, way: str) -> None:
     zskip.write(pa.table({"a": list(range(100))}), tmp_path / "t", by=["a"], files=10)
-    with session(spark, "spark.sql.caseSensitive", "true"):
+    with setting(spark, {"spark.sql.caseSensitive": "true"}):
         assert WAYS[way](spark, tmp_path / "t", "a = 3").count() == 1
         with pytest.raises((PySparkException, ZskipError)):
             WAYS[way](spark, tmp_path / "t", "A = 3").collect()
@@ -68,7 +57,7 @@ def test_the_time_zone_of_literals_and_of_days(spark: SparkSession, tmp_path: Pa
     zskip.write(rows, tmp_path / "t", by=["ts"], files=24)
     counts = set()
     for zone in ("UTC", "America/St_Johns", "+05:30"):
-        with session(spark, "spark.sql.session.timeZone", zone):
+        with setting(spark, {"spark.sql.session.timeZone": zone}):
             plain = spark.createDataFrame(rows.cast(pa.schema([("n", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])))
             conditions = (
                 "ts < TIMESTAMP '2018-10-28 02:30:00'",
@@ -89,10 +78,10 @@ def test_errors_raise_only_in_ansi_mode(spark: SparkSession, tmp_path: Path, way
     rows = pa.table({"i": pa.array([2**31 - 1, 5, -(2**31), None], pa.int32()), "s": ["1", "x", "3", "4"]})
     zskip.write(rows, tmp_path / "t", by=["i"], files=4)
     for where, wanted in (("i + 1 < 0", 2), ("CAST(s AS INT) >= 3", 2), ("CAST(s AS INT) IS NULL", 1)):
-        with session(spark, "spark.sql.ansi.enabled", "false"):
+        with setting(spark, {"spark.sql.ansi.enabled": "false"}):
             found = WAYS[way](spark, tmp_path / "t", where)
             assert found.count() == spark.createDataFrame(rows).where(where).count() == wanted, where
-    with session(spark, "spark.sql.ansi.enabled", "true"), pytest.raises(PySparkException):
+    with setting(spark, {"spark.sql.ansi.enabled": "true"}), pytest.raises(PySparkException):
         sorted_rows(WAYS[way](spark, tmp_path / "t", "CAST(s AS INT) IS NULL OR i + 1 < 0").toArrow())
 
 
@@ -126,7 +115,7 @@ def test_a_setting_that_changes_what_a_text_means(spark: SparkSession, tmp_path:
     rows = pa.table({"s": texts, "b": texts, "d": numbers, "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
     zskip.write(rows, tmp_path / "t", by=["s"], files=4)
     zskip.write(rows, tmp_path / "deleted", by=["s"], files=4)
-    with session(spark, key, value):
+    with setting(spark, {key: value}):
         wanted = sorted_rows(spark.createDataFrame(rows).where(where).toArrow())
         assert sorted_rows(zs.table(spark, tmp_path / "t").where(where).toArrow()) == wanted
         with pytest.raises(InvalidOption, match=key):

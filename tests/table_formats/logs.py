@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyroaring import BitMap64
 
 from tests import ROOT
+
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_BASE_85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+"""The digits of Delta, and those of Python, for the same values."""
 
 
 def new_catalog(folder: Path, name: str = "c") -> Catalog:
@@ -29,8 +36,30 @@ def changed_commit(commit: Path) -> Iterator[list[dict[str, Any]]]:
     commit.write_text("\n".join(map(json.dumps, actions)))
 
 
+def commit_of(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
+
+
 def first_commit(table: Path) -> Path:
-    return table / "_delta_log" / f"{0:020}.json"
+    return commit_of(table, 0)
+
+
+def delete_rows(table: Path, rows: Sequence[int], version: int = 0) -> None:
+    """Give each file that a commit of Delta adds a deletion vector."""
+    with changed_commit(first_commit(table)) as actions:
+        features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+        next(action for action in actions if "protocol" in action)["protocol"] = protocol
+    with changed_commit(commit_of(table, version)) as actions:
+        for add in (action["add"] for action in actions if "add" in action):
+            add["deletionVector"] = inline_vector(rows)
+
+
+def inline_vector(rows: Sequence[int]) -> dict[str, object]:
+    data = struct.pack("<i", 1681511377) + BitMap64(rows).serialize()
+    text = base64.b85encode(data + b"\0" * (-len(data) % 4))
+    inline = text.translate(bytes.maketrans(_BASE_85, _Z85)).decode()
+    return {"storageType": "i", "pathOrInlineDv": inline, "sizeInBytes": len(data), "cardinality": len(rows)}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pyiceberg.types import StringType
 import zskip
 from tests import ROOT
 from tests.table_formats.asking import as_ours, require_same, rows
-from tests.table_formats.logs import changed_commit, first_commit
+from tests.table_formats.logs import changed_commit, delete_rows
 from tests.table_formats.test_delta_lives import made, predicates
 from zskip.cli.main import main
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
@@ -144,17 +144,6 @@ def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
     assert opened._index.snapshot.totals.rows == 149
 
 
-def delete_rows(path: Path, rows: list[int]) -> None:
-    """Give each file in the first commit a deletion vector."""
-    with changed_commit(first_commit(path)) as actions:
-        for action in actions:
-            if "protocol" in action:
-                features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
-                action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-            if "add" in action:
-                action["add"]["deletionVector"] = inline_vector(rows)
-
-
 def test_only_files_with_deleted_rows_are_read_by_row_numbers(tmp_path: Path) -> None:
     for start in (0, 100, 200):
         rows = pa.table({"n": range(start, start + 100), "day": ["a"] * 100})
@@ -181,20 +170,6 @@ def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(name: str, tmp
     statement = f"SELECT n, {name}, day FROM '{tmp_path}/t' ORDER BY n"
     assert zskip.sql(statement, duckdb.connect()).fetchall() == expected
     assert [tuple(row.values()) for row in zskip.open(tmp_path / "t").to_arrow().to_pylist()] == expected
-
-
-def inline_vector(rows: list[int]) -> dict[str, object]:
-    import base64
-    import struct
-
-    from pyroaring import BitMap64
-
-    digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    others = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    data = struct.pack("<i", 1681511377) + BitMap64(rows).serialize()
-    data += b"\0" * (-len(data) % 4)
-    text = base64.b85encode(data).translate(bytes.maketrans(others, digits)).decode()
-    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
 
 
 def test_iceberg_columns_are_found_by_their_ids(catalog: Catalog) -> None:

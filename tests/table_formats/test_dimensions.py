@@ -14,7 +14,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import zskip
-from tests.table_formats.test_deep import delete_rows
+from tests.table_formats.logs import commit_of, delete_rows
 from zskip.statements.duckdb import explain_facts, pruned_tables
 
 RANDOM = np.random.default_rng(5)
@@ -119,7 +119,7 @@ def test_rows_of_a_dimension_in_delta_that_come_back(tmp_path: Path) -> None:
     facts = written(tmp_path, str(address))
     check(tmp_path, str(address), CUSTOMERS.slice(200))
     assert skipped(tmp_path, str(address)) > 10
-    first, second = (address / "_delta_log" / f"{version:020}.json" for version in (0, 1))
+    first, second = (commit_of(address, version) for version in (0, 1))
     actions = [json.loads(line) for line in first.read_text().splitlines()]
     (added,) = [action["add"] for action in actions if "add" in action]
     deleted = added.pop("deletionVector")

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import xxhash
 
 import zskip
+from tests.tables import signed_entry
 from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat, ZskipError
 from zskip.storage import Staged, open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts, InlinePart, Part, read_part
 from zskip.tablelog.shards import ShardReader
-from zskip.tablelog.snapshot import FORMAT, fields_of, from_bytes
+from zskip.tablelog.snapshot import fields_of, from_bytes
 
 MOST = 40_000
 """Of a longer file, so many places are tried, spread over it, its ends among them."""
@@ -191,11 +191,7 @@ def changed(form: Any, place: Place, value: object) -> Any:
 
 
 def signed(snapshot: Any) -> bytes:
-    return signed_body(json.dumps(snapshot).encode())
-
-
-def signed_body(body: bytes) -> bytes:
-    return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (FORMAT, xxhash.xxh3_128_hexdigest(body).encode(), body)
+    return signed_entry(json.dumps(snapshot).encode())
 
 
 def written(folder: Path) -> Any:
@@ -282,7 +278,7 @@ def test_nonsense_under_a_right_checksum_is_damage(place: Place, value: object, 
 
 
 def test_too_many_shards_and_brackets_are_damage(entry: Any) -> None:
-    for many in (signed(entry | {"shards": entry["shards"][:1] * 20_000}), signed_body(b"[" * 100_000)):
+    for many in (signed(entry | {"shards": entry["shards"][:1] * 20_000}), signed_entry(b"[" * 100_000)):
         with pytest.raises(DamagedIndex):
             from_bytes(many, "entry")
 

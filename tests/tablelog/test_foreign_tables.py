@@ -121,13 +121,6 @@ def test_a_log_without_entries_is_a_log(log: str, tmp_path: Path) -> None:
         zskip.write(ROWS, tmp_path / "inside", by="id")
 
 
-def test_a_compressed_metadata_file_is_one(lake: Storage) -> None:
-    put(lake, "t/metadata/v1.metadata.json.gz", "t/1.parquet", "u/metadata/v1.gz.metadata.json", "u/1.parquet")
-    for folder in ("t", "u"):
-        with pytest.raises(ForeignTable, match="Iceberg table"):
-            zskip.index(f"{lake.uri}/{folder}")
-
-
 def test_links_into_a_table_of_another_format_are_followed(tmp_path: Path) -> None:
     """The folders above the link were looked at, and not those above its target."""
     partition = tmp_path / "t" / "day=1"

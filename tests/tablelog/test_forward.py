@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import xxhash
 
 import zskip
+from tests.tables import signed_entry
 from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound, UnsupportedFormat
 from zskip.storage import Staged, open_storage
 from zskip.tablelog import commit, log, runs
@@ -40,11 +40,7 @@ def rewritten(entry: bytes, change: Callable[[dict[str, Any]], object]) -> bytes
     snapshot = fields_of(json.dumps(found["snapshot"]).encode())
     change(snapshot)
     body = json.dumps(snapshot, separators=(",", ":")).encode()
-    return signed(found["zskip"], body)
-
-
-def signed(form: int, body: bytes) -> bytes:
-    return b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (form, xxhash.xxh3_128_hexdigest(body).encode(), body)
+    return signed_entry(body, found["zskip"])
 
 
 @pytest.fixture
@@ -142,9 +138,9 @@ def test_an_entry_whose_fields_cannot_be_decompressed_is_damage(table: zskip.Tab
     for data in (b"", whole[:-9], whole[:3] + b"\x08" + whole[4:], b"no gzip", gzip.compress(b"[1]")):
         body = json.dumps({"commit_id": "0" * 32, "gzip": base64.b64encode(data).decode()}).encode()
         with pytest.raises(DamagedIndex, match="holds what no snapshot does"):
-            from_bytes(signed(3, body), "the entry")
+            from_bytes(signed_entry(body, 3), "the entry")
     body = json.dumps({"commit_id": "0" * 32, "gzip": packed}).encode()
-    assert from_bytes(signed(3, body), "the entry").version == 2
+    assert from_bytes(signed_entry(body, 3), "the entry").version == 2
 
 
 @pytest.mark.usefixtures("parts_in_files")

@@ -1,10 +1,14 @@
-"""Sketches through a table's life: appends, deletes, optimize, restore, vacuum, damage, repair, folders of others."""
+"""Sketches through a table's life: appends, deletes, optimize, restore, vacuum, damage, repair, folders of others.
+
+And look-ups in many files, which ask the sketches first.
+"""
 
 from __future__ import annotations
 
 import io
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
@@ -14,27 +18,43 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip import pruning
+from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, UnknownColumn
+from zskip.plan import planner
+from zskip.plan.planner import plan
 from zskip.storage import Staged
+from zskip.tablelog import shards
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import load
+from zskip.tablelog.sketch_evidence import ShardIds, sketches_of
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
+from zskip.tablelog.sketches.pairs import Coverage
 from zskip.writer.options import WriteOptions
 from zskip.writer.sketching import complete_sketches
+
+committing = import_module("zskip.tablelog.commit")
 
 
 def rows(first: int, count: int) -> pa.Table:
     """Rows whose ``uid`` is in no order, and unique; ``n`` tells them apart."""
-    uid = [f"{number * 2654435761 % 2**32:08x}" for number in range(first, first + count)]
-    return pa.table({"n": pa.array(range(first, first + count)), "a": pa.array(np.arange(count) % 7), "uid": uid})
+    numbers = range(first, first + count)
+    uids = [uid(number) for number in numbers]
+    return pa.table({"n": pa.array(numbers), "a": pa.array(np.arange(count) % 7), "uid": uids})
 
 
 def uid(n: int) -> str:
-    return f"uid = '{n * 2654435761 % 2**32:08x}'"
+    return f"{n * 2654435761 % 2**32:08x}"
 
 
-def found(table: zskip.Table, n: int) -> tuple[int, list[int]]:
-    """How many files a look-up of a row reads, and which rows it finds."""
-    plan = table.plan(uid(n))
+def has_uid(n: int) -> str:
+    return f"uid = '{uid(n)}'"
+
+
+def found(table: zskip.Table, where: int | str) -> tuple[int, list[int]]:
+    """How many files a look-up of a row, or of a condition, reads, and which rows it finds."""
+    plan = table.plan(where if isinstance(where, str) else has_uid(where))
     return len(plan), plan.to_arrow(["n"])["n"].to_pylist()
 
 
@@ -50,10 +70,10 @@ def segments(table: zskip.Table) -> int:
 def test_a_look_up_reads_the_one_file_that_holds_the_value(table: zskip.Table) -> None:
     assert [found(table, n) for n in (3, 1999)] == [(1, [3]), (1, [1999])]
     assert found(table, 5000) == (0, [])
-    assert len(table.plan(f"{uid(3)} OR {uid(4)}")) <= 2
-    assert "of these files by sketches" in table.plan(uid(3)).explain()
+    assert len(table.plan(f"{has_uid(3)} OR {has_uid(4)}")) <= 2
+    assert "of these files by sketches" in table.plan(has_uid(3)).explain()
     # Every other file matches wholly.
-    plan = table.plan(f"NOT {uid(3)}")
+    plan = table.plan(f"NOT {has_uid(3)}")
     assert (
         f"in {table._index.snapshot.totals.files - 1} of the files that are read, every row matches" in plan.explain()
     )
@@ -94,13 +114,13 @@ def test_a_budget_that_is_too_small_leaves_segments_alone(table: zskip.Table) ->
 
 
 def test_deleted_rows_stay_deleted_and_others_are_found(table: zskip.Table) -> None:
-    assert table.delete(uid(77)).rows == 1
+    assert table.delete(has_uid(77)).rows == 1
     assert found(table, 77) == (0, [])
     assert all(found(table, n) == (1, [n]) for n in range(70, 90) if n != 77)
 
 
 def test_older_versions_have_their_own_sketches(table: zskip.Table) -> None:
-    table.delete(uid(77))
+    table.delete(has_uid(77))
     table.overwrite(rows(5000, 100))
     assert found(table, 77) == (0, [])
     assert found(table, 5001) == (1, [5001])
@@ -142,11 +162,11 @@ def damage(table: zskip.Table, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["missing", "cut", "noise"])
 def test_damaged_segments_skip_nothing_and_are_repaired(table: zskip.Table, how: str) -> None:
-    by_ranges = len(zskip.write(rows(0, 2000), table.uri + "-plain", by="a", files=10).plan(uid(3)))
+    by_ranges = len(zskip.write(rows(0, 2000), table.uri + "-plain", by="a", files=10).plan(has_uid(3)))
     damage(table, how)
     damaged = zskip.open(table.uri)
     assert found(damaged, 3) == (by_ranges, [3])
-    assert "cannot be read" in damaged.plan(uid(3)).explain()
+    assert "cannot be read" in damaged.plan(has_uid(3)).explain()
     damaged.append(rows(2000, 10))
     assert found(damaged, 2001)[1] == [2001]
     repaired = zskip.repair(table.uri)
@@ -372,8 +392,121 @@ def test_a_sketch_that_a_vacuum_took_is_reported_in_one_line(
     opened = zskip.open(table.uri)
     table.overwrite(rows(5000, 10))
     table.vacuum("0 days")
-    assert len(opened.plan(uid(3))) == len(opened.plan("n >= 0"))
+    assert len(opened.plan(has_uid(3))) == len(opened.plan("n >= 0"))
     assert [record.getMessage() for record in caplog.records] == [
         f'Plans of {table.uri} read more files than they need: the sketch "values" of the column uid is gone, as after '
         "a vacuum. Open the table again."
     ]
+
+
+# --- look-ups that ask the sketches before the ranges: which files and shards are read, and that none is missed ---
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any table is one of many files, in shards of four."""
+    monkeypatch.setattr(planner, "_MANY_FILES", 0)
+    monkeypatch.setattr(shards, "FILES_PER_SHARD", 4)
+    monkeypatch.setattr(committing, "_SMALL", 2)
+
+
+def test_only_the_named_files_and_their_shards_are_read(
+    many: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = zskip.write(rows(0, 4000), tmp_path / "t", by="n", files=40, sketches={"uid": "values"})
+    assert len(table._index.snapshot.shards) == 10
+    monkeypatch.setattr(Index, "files", None)  # the ranges of all
+    read: list[int] = []
+    ids = Index.ids
+    monkeypatch.setattr(Index, "ids", lambda self, files: read.extend(files.tolist()) or ids(self, files))
+    index = Index(table._index.storage, load(table._index.storage))
+    predicate = bind(f"uid = '{uid(2345)}' AND n < 3000", index.snapshot.schema)
+    assert len(plan(index, predicate)) == 1
+    assert set(read) == {20, 21, 22, 23}
+
+
+def test_files_that_no_segment_knows_are_kept(many: None, tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 4000), tmp_path / "t", by="n", files=40, sketches={"uid": "values"})
+    for part in (0, 1):
+        table.append(rows(4000 + part * 100, 100))
+    assert [found(table, n) for n in (7, 4150)] == [(1, [7]), (1, [4150])]
+    sketch = table._index.snapshot.sketches[0]
+    path = tmp_path / "t" / sketch.segments[-1].part.path
+    path.write_bytes(b"damaged")
+    damaged = zskip.open(table.uri)
+    files, held = found(damaged, 4150)
+    assert held == [4150]
+    assert 1 <= files <= 2
+    assert found(damaged, 7)[1] == [7]
+    numbers = [*range(7, 4000, 40), 4150]
+    pairs = ", ".join(f"('{uid(n)}', {n})" for n in numbers)
+    assert sorted(found(damaged, f"(uid, n) IN ({pairs})")[1]) == numbers
+
+
+def test_deleted_and_rewritten_files_are_found_by_their_ids(many: None, tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 4000), tmp_path / "t", by="n", files=40, sketches={"uid": "values"})
+    for n in range(50, 4000, 650):
+        table.delete(f"n = {n}")
+    alive = [n for n in range(0, 4000, 499) if (n - 50) % 650]
+    assert [found(table, n) for n in alive] == [(1, [n]) for n in alive]
+    assert found(table, 700) == (0, [])
+    table.optimize()
+    assert [found(table, n) for n in alive] == [(1, [n]) for n in alive]
+    assert found(table, f"uid IN ('{uid(5)}', '{uid(3999)}') OR uid = '{uid(2001)}'") == (3, [5, 2001, 3999])
+
+
+def test_what_sketches_cannot_name_is_left_to_ranges(tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 400), tmp_path / "t", by="n", files=4, sketches={"uid": ["values", "substrings"]})
+    search = sketches_of(Index(table._index.storage, table._index.snapshot))
+
+    def named(where: str) -> list[int] | None:
+        units = pruning.candidates(bind(where, table._index.snapshot.schema), search)
+        return None if units is None else units.tolist()
+
+    first, last = uid(5), uid(395)
+    assert named(f"uid = '{first}'") == [0]
+    assert named(f"uid = '{first}' AND n > 7") == [0]
+    assert named(f"uid = '{first}' AND uid LIKE '%{last[1:7]}%'") == []
+    assert named(f"uid = '{first}' OR uid LIKE '%{last[1:7]}%'") == [0, 3]
+    assert named(f"(uid, n) IN (('{first}', 5), ('{last}', 1))") == [0, 3]
+    assert named(f"uid IS NOT DISTINCT FROM '{last}'") == [3]
+    assert named(f"(uid = '{last}') IS TRUE") == [3]
+    for where in (
+        f"uid = '{first}' OR n > 7",
+        f"uid <> '{first}'",
+        f"uid = '{first}' OR uid IS NULL",
+        f"NOT (uid = '{first}')",
+        f"(uid = '{first}') IS NOT TRUE",
+        "n = 5",
+        "uid LIKE '%ab%'",
+        "uid > 'a'",
+    ):
+        assert named(where) is None, where
+
+
+def test_runs_of_ids_cover_every_id_and_name_its_shard() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        parts = [np.unique(random.integers(0, 200, random.integers(1, 60))) for _ in range(3)]
+        runs = [shards._runs_of_ids(pa.array(random.permutation(part))) for part in parts]
+        assert all(len(each) <= 16 for each in runs)
+        for part, each in zip(parts, runs, strict=True):
+            held = {number for first, count in each for number in range(first, first + count)}
+            assert held >= set(part.tolist())
+            assert len(each) == 16 or held == set(part.tolist())
+        covered = Coverage.union([Coverage.of(part) for part in parts[:2]])
+        known = np.union1d(parts[0], parts[1])
+        assert covered.ids().tolist() == known.tolist()
+        first = random.integers(0, 200, 5)
+        end = first + random.integers(1, 9, 5)
+        inside = [set(range(a, b)) <= set(known.tolist()) for a, b in zip(first, end, strict=True)]
+        assert covered.holds(first, end).tolist() == inside
+    assert shards._runs_of_ids(pa.array([1, None])) == ()
+    assert not Coverage.union([]).holds(np.array([1]), np.array([2])).any()
+
+
+def test_a_shard_without_runs_is_always_asked() -> None:
+    made = ShardIds(np.array([5, 9]), np.array([7, 20]), np.array([0, 2]), np.array([1]))
+    assert made.holding(np.array([6, 100])).tolist() == [0, 1]
+    assert made.holding(np.array([7, 8])).tolist() == [1]
+    assert made.beyond(Coverage(np.array([0]), np.array([9]))).tolist() == [1, 2]
