@@ -187,6 +187,7 @@ def test_what_is_refused_leaves_the_table_as_it_is(tmp_path: Path) -> None:
         ({"id": [3]}, "id", SchemaMismatch, '"v"'),
         ({"id": [3], "v": [1]}, "uid", UnknownColumn, "uid"),
         ({"id": [3], "v": [1]}, [], InvalidOption, "on="),
+        ({"id": [3], "v": [1]}, ["id", "id"], InvalidOption, 'on= names the column "id" twice'),
     ):
         with pytest.raises(error, match=match):
             table.upsert(pa.table(rows), on=on)
@@ -284,12 +285,6 @@ def test_columns_of_a_repeated_option_add_up(tmp_path: Path, capsys: pytest.Capt
     assert main(["upsert", str(tmp_path / "new.parquet"), str(tmp_path / "t"), "--on", "part", "--on", "id"]) == 0
     table.refresh()
     assert sorted(table.to_arrow()["v"].to_pylist()) == [0, 0, 9]
-
-
-def test_a_key_is_named_once(tmp_path: Path) -> None:
-    table = zskip.write(rows_of([1, 2], 1), tmp_path / "t", by=["id"])
-    with pytest.raises(zskip.InvalidOption, match='on= names the column "id" twice'):
-        table.upsert(rows_of([1], 2), on=["id", "id"])
 
 
 @pytest.mark.parametrize("on", ["a,b", '"a,b"', ['"a,b"'], ["A,B"]])
