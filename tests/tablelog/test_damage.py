@@ -24,7 +24,7 @@ from tests.tables import signed_entry
 from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat, ZskipError
 from zskip.storage import Staged, open_storage
-from zskip.tablelog import log
+from zskip.tablelog import log, shards
 from zskip.tablelog.parts import Drafts, InlinePart, Part, read_part
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import fields_of, from_bytes
@@ -205,7 +205,10 @@ def written(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def entry(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return written(tmp_path_factory.mktemp("entry"))
+    """Of a table whose statistics are in files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "INLINE_BYTES", 0)
+        return written(tmp_path_factory.mktemp("entry"))
 
 
 def is_refused(folder: Path, entry: Any) -> bool:
@@ -254,32 +257,40 @@ SHARD = ("shards", 0)
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("place", "value", "why"),
     [
-        (("version",), "1"),
-        (("shards",), [{}]),
-        (("shards",), "x" * 10),
-        (("schema",), "!"),
-        (("time",), "yesterday"),
-        (("layout",), {"name": 3}),
-        (("managed",), 1),
+        (("version",), "1", "version is not of the kind int"),
+        (("shards",), [{}], "row_group_part"),
+        (("shards",), "x" * 10, "shards is not of the kind list"),
+        (("schema",), "!", "base64"),
+        (("time",), "yesterday", "isoformat"),
+        (("layout",), {"name": 3}, "name is not of the kind str"),
+        (("managed",), 1, "managed is not of the kind bool"),
         # sizes that would fill the memory
-        ((*SHARD, "files"), 1 << 31),
-        ((*SHARD, "files"), 1 << 61),
-        ((*SHARD, "files"), -1),
-        ((*SHARD, "row_groups"), 1 << 31),
-        ((*SHARD, "rows"), 1 << 62),
-        ((*SHARD, "bytes"), True),
+        ((*SHARD, "files"), 1 << 31, "no shard holds"),
+        ((*SHARD, "files"), 1 << 61, "no shard holds"),
+        ((*SHARD, "files"), -1, "no table holds"),
+        ((*SHARD, "row_groups"), 1 << 31, "no shard holds"),
+        ((*SHARD, "rows"), 1 << 62, "no table holds"),
+        ((*SHARD, "bytes"), True, "bytes is not of the kind int"),
     ],
 )
-def test_nonsense_under_a_right_checksum_is_damage(place: Place, value: object, entry: Any) -> None:
-    with pytest.raises(DamagedIndex):
+def test_nonsense_under_a_right_checksum_is_damage(place: Place, value: object, why: str, entry: Any) -> None:
+    """By its own check: the totals, which differ as well, are compared after all others."""
+    with pytest.raises(DamagedIndex, match=why):
         from_bytes(signed(changed(entry, place, value)), "entry")
 
 
 def test_too_many_shards_and_brackets_are_damage(entry: Any) -> None:
-    for many in (signed(entry | {"shards": entry["shards"][:1] * 20_000}), signed_entry(b"[" * 100_000)):
-        with pytest.raises(DamagedIndex):
+    shard = entry["shards"][0]
+    parts = [shard["file_part"] | {"path": f"_zskip/stats/{number}.stats"} for number in range(300)]
+    large = [shard | {"files": 1 << 20, "file_part": part} for part in parts]
+    for many, why in (
+        (signed(entry | {"shards": [shard] * 20_000}), "a part is named twice"),
+        (signed(entry | {"shards": large}), "no table holds"),
+        (signed_entry(b"[" * 100_000), "recursion"),
+    ):
+        with pytest.raises(DamagedIndex, match=why):
             from_bytes(many, "entry")
 
 
