@@ -170,7 +170,7 @@ class TableQuery(NamedTuple):
 
 
 def table_query(
-    text: str, schema: Schema, *, dialect: str = "duckdb", is_table: Callable[[exp.Table], bool] = lambda _: True
+    text: str, schema: Schema, *, is_table: Callable[[exp.Table], bool] = lambda _: True
 ) -> TableQuery | None:
     """The rows and columns of a table that a predicate or statement reads; None for a statement without a condition on
     the table's columns.
@@ -195,10 +195,10 @@ def table_query(
         return TableQuery(text, None)
     with syntax_error_if_too_deep(text):
         try:
-            statement = _parse(text, dialect)
+            statement = _parse(text)
         except sqlglot.errors.ParseError as error:
-            raise _syntax_error("A statement of the workload", error, text, dialect) from error
-        scans = Scans(statement, lambda part: _own_condition(part, schema, dialect), is_table)
+            raise _syntax_error("A statement of the workload", error, text) from error
+        scans = Scans(statement, lambda part: _own_condition(part, schema), is_table)
         return union(
             [TableQuery(" AND ".join(parts), _columns_read(select, statement, schema)) for select, parts in scans]
         )
@@ -218,13 +218,13 @@ def union(scans: Sequence[TableQuery]) -> TableQuery | None:
     return TableQuery(condition, frozenset().union(*columns) if len(columns) == len(scans) else None)
 
 
-def _parse(text: str, dialect: str) -> exp.Expr:
+def _parse(text: str) -> exp.Expr:
     """Parses a statement. Raises sqlglot's errors, and `SqlSyntaxError` if it nests too deep."""
-    tokens = sqlglot.tokenize(text, read=dialect)
+    tokens = sqlglot.tokenize(text, read="duckdb")
     if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, text)
     with syntax_error_if_too_deep(text):
-        return sqlglot.parse_one(text, read=dialect)
+        return sqlglot.parse_one(text, read="duckdb")
 
 
 def is_query(text: str) -> bool:
@@ -244,19 +244,19 @@ def query_run_by(text: str) -> str | None:
     if not _WITH_A_QUERY.match(text):
         return None
     try:
-        statement = _parse(text, "duckdb")
+        statement = _parse(text)
     except (sqlglot.errors.SqlglotError, SqlSyntaxError):
         return None
     query = statement.this if isinstance(statement, exp.Copy) else statement.args.get("expression")
     return query.sql(dialect="duckdb") if isinstance(query, exp.Query) else None
 
 
-def _syntax_error(subject: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:
+def _syntax_error(subject: str, error: sqlglot.errors.SqlglotError, text: str) -> SqlSyntaxError:
     """A `SqlSyntaxError` without sqlglot's message, which contains terminal escapes and names of classes."""
     detail: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
     span = None
     with suppress(sqlglot.errors.TokenError):
-        for token in sqlglot.tokenize(text, read=dialect):
+        for token in sqlglot.tokenize(text, read="duckdb"):
             if (token.line, token.col) == (detail.get("line"), detail.get("col")):
                 span = token.start, token.end + 1
     return SqlSyntaxError(f"{subject} does not parse: {parse_error_text(detail)}.", text, span)
@@ -268,21 +268,21 @@ def named_tables(text: str) -> set[str]:
     >>> sorted(named_tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN 'lake/conn' USING (a)"))
     ['"lake/conn"', 't']
     """
-    tables = _tables_read(text, "duckdb")
+    tables = _tables_read(text)
     return {table.this.sql(dialect="duckdb") for table in tables if table.name and not table.db}
 
 
-def relations_read(text: str, *, dialect: str) -> set[str]:
+def relations_read(text: str) -> set[str]:
     """The names, aliases and paths of the tables and files that a statement reads, without CTEs.
 
     Raises `SqlSyntaxError`.
 
     >>> sql = "SELECT * FROM s.t AS x JOIN read_parquet(['a/1.parquet', 'a/2.parquet']) USING (k)"
-    >>> sorted(relations_read(sql, dialect="duckdb"))
+    >>> sorted(relations_read(sql))
     ['a/1.parquet', 'a/2.parquet', 't', 'x']
     """
     found: set[str] = set()
-    for table in _tables_read(text, dialect):
+    for table in _tables_read(text):
         found |= relations_of(table)
     return found
 
@@ -294,11 +294,11 @@ def relations_of(table: exp.Table) -> set[str]:
     return {table.name, table.alias, *paths} - {""}
 
 
-def _tables_read(text: str, dialect: str) -> list[exp.Table]:
+def _tables_read(text: str) -> list[exp.Table]:
     try:
-        statement = _parse(text, dialect)
+        statement = _parse(text)
     except sqlglot.errors.SqlglotError as error:
-        raise _syntax_error("The statement", error, text, dialect) from error
+        raise _syntax_error("The statement", error, text) from error
     ctes = _cte_names(statement)
     return [table for table in statement.find_all(exp.Table) if table.name.lower() not in ctes]
 
@@ -307,7 +307,7 @@ def _cte_names(statement: exp.Expr) -> set[str]:
     return {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
 
 
-def shape(condition: str, *, dialect: str = "duckdb") -> str:
+def shape(condition: str) -> str:
     """A condition with `?` in place of its constants, so that conditions that differ only in these are equal.
 
     >>> shape("a IN (1, 2, 3) AND d >= DATE '2020-01-01' AND b = -5")
@@ -320,7 +320,7 @@ def shape(condition: str, *, dialect: str = "duckdb") -> str:
         return exp.Placeholder() if _is_constant(node) else node
 
     try:
-        return _parse(condition, dialect).transform(without_constants).sql(dialect=dialect)
+        return _parse(condition).transform(without_constants).sql(dialect="duckdb")
     except (sqlglot.errors.SqlglotError, SqlSyntaxError):
         return condition
 
@@ -331,7 +331,7 @@ def _is_constant(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal | exp.Placeholder)
 
 
-def translated(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
+def translated(text: str, tables: Collection[str], name: str, *, into: str) -> str:
     """A statement translated to another dialect, with the tables of some names, in any case, replaced by ``name``.
 
     For Spark, ``name`` becomes a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
@@ -342,7 +342,7 @@ def translated(text: str, tables: Collection[str], name: str, *, dialect: str = 
     folded = {table.lower() for table in tables}
     placeholder = f"zskip_{name}_here"
     try:
-        statement = _parse(text, dialect)
+        statement = _parse(text)
         replaced = folded - _cte_names(statement)
         for table in list(statement.find_all(exp.Table)):
             if table.name.lower() in replaced and not table.db:
@@ -388,7 +388,7 @@ def _is_under(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
     return all(part.lower() == name for part, name in zip(parts, names, strict=False))
 
 
-def _own_condition(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
+def _own_condition(part: exp.Expr, schema: Schema) -> str | None:
     """A condition with unqualified column names; None if it reads anything but this table's columns, or none."""
     condition = part.copy()
     if condition.find(exp.Query) is not None:
@@ -402,4 +402,4 @@ def _own_condition(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
             return None
         for qualifier in ("catalog", "db", "table")[: 4 - len(names)]:
             column.set(qualifier, None)
-    return condition.sql(dialect=dialect, comments=False) if columns else None
+    return condition.sql(dialect="duckdb", comments=False) if columns else None

@@ -123,9 +123,9 @@ def print_json(facts: object) -> None:
     sys.stdout.write("\n")
 
 
-def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, left: int = 1) -> None:
+def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> None:
     """Print a table; the first ``left`` columns are left-aligned, the others right-aligned."""
-    table = Grid(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Grid(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(titles):
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")
     for row in rows:

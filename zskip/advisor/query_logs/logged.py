@@ -119,7 +119,7 @@ class Collector:
             self.leave_out("no SELECT")
             return
         try:
-            if not self.reads_table(relations_read(read, dialect="duckdb")):
+            if not self.reads_table(relations_read(read)):
                 return
             query = table_query(read, self._schema, is_table=lambda table: self._is_read(relations_of(table)))
             text = None if query is None else self._text(query)
