@@ -236,13 +236,14 @@ def test_if_else_of_arrow_is_null_where_its_condition_is(tmp_path: Path) -> None
     [
         pc.starts_with(pc.field("s"), "A", ignore_case=True),
         pc.field("s").isin(["a" * 39 + "é" * 30, "b" * 40 + "é" * 30, "a"]),  # which pyarrow cannot print
+        pc.field("d") < pa.scalar(2**31 - 1, pa.date32()),
     ],
-    ids=["ignore_case", "long texts"],
+    ids=["ignore_case", "long texts", "a date beyond Python's"],
 )
 def test_what_of_arrow_cannot_be_read_is_refused_and_datasets_read_all(
     tmp_path: Path, expression: pc.Expression
 ) -> None:
-    rows = pa.table({"n": range(4), "s": ["a", None, "b", "A"]})
+    rows = pa.table({"n": range(4), "s": ["a", None, "b", "A"], "d": pa.array([1, 2, None, 3], pa.date32())})
     table = zskip.write(rows, tmp_path / "t", by="n", files=2)
     with pytest.raises(UnsupportedSql, match="cannot be read"):
         table.plan(expression)

@@ -185,6 +185,7 @@ def test_parameters_of_every_style(lake: Path) -> None:
     same(lake, "SELECT a, $2 FROM {T} t JOIN {U} u USING (a) WHERE a = $1", params=[5, "x"])
     same(lake, "SELECT a, ?2 FROM {T} t JOIN {U} u USING (a) WHERE a = ?1 OR a = ?1 + 1", params=[5, "x"])
     same(lake, "SELECT a, ?, ?1, ? FROM {T} t WHERE a = $1 OR a = ?", params=[5, 7, 9])
+    same(lake, "SELECT a FROM {T} t WHERE a between ?and?or a=?::INT", params=[5, 7, 9])
     same(lake, "SELECT a, $Said FROM {T} t WHERE a = $N OR name = $said", params={"said": "S007", "n": 5})
     same(lake, "SELECT a, $said FROM {T} t WHERE a = $n OR name = $said", params={"said": "S007", "n": 5})
     for params in ({"1": 5, "2": "x"}, {2: "x", 1: 5}):

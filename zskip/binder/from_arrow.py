@@ -242,7 +242,10 @@ def _literal(fields: Message) -> Any:
     (number, (value, *_)) = next((item for item in fields.items() if item[0] in _LITERALS), (0, (None,)))
     if number not in _LITERALS:
         raise _Unsupported
-    return _LITERALS[number](value)
+    try:
+        return _LITERALS[number](value)
+    except OverflowError as error:  # Python has no years before 1 or after 9999
+        raise _Unsupported from error
 
 
 def _signed(value: int) -> int:

@@ -226,6 +226,8 @@ def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
     """``term IN values``, in any order, with duplicates and nulls."""
     or_null = or_null or values.null_count > 0
     values = values.drop_null()
+    if not len(values):
+        return In(term, values, or_null)  # of any type, also of one whose values have no order
     if is_floating(values.type):
         values = pa.array(np.asarray(values) + 0.0, values.type)  # -0.0 becomes 0.0: the two are one value
     distinct = pc.unique(values)

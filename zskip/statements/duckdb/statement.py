@@ -408,7 +408,7 @@ def _numbered_marks(words: Sequence[Word]) -> Iterator[tuple[int, int, str]]:
                 marks.append((word, following.text if following is not None and has_number else ""))
     for (word, written), key in zip(marks, numbered(written for _, written in marks), strict=True):
         if not written:
-            yield word.start, word.end, f"${key}"
+            yield word.start, word.end, f" ${key} "  # in ?and?, too
 
 
 def _takes_parameters(one: Statement) -> bool:
