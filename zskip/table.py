@@ -263,7 +263,8 @@ class Table:
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
         """Register this version under a name with DataFusion, where it prunes by comparisons and IN.
 
-        Conditions on a floating column that may hold NaN or zero skip no files: DataFusion applies them itself.
+        Conditions on a column that may hold NULL, and on a floating one that may hold NaN or zero, skip no files:
+        DataFusion applies them itself. In a folder that zskip only indexed, that is each column.
 
         Raises `InvalidOption` for an object that is not a context of DataFusion.
         """
@@ -274,17 +275,16 @@ class Table:
             )
         from zskip.engines.dataset import register_with_datafusion
 
-        register_with_datafusion(context, name, self.dataset(), self._floats_with_nan_or_zero())
+        register_with_datafusion(context, name, self.dataset(), self._columns_that_engines_read_differently())
 
-    def _floats_with_nan_or_zero(self) -> set[str]:
-        """The floating columns that may hold NaN or -0.0, whose comparisons differ between libraries."""
-        columns = [
-            column for column in self._index.snapshot.schema if may_hold_nan(column.type) and len(column.parts) == 1
-        ]
-        if not self._index.snapshot.managed:  # files may be added after the look at the statistics
-            return {column.parts[0] for column in columns}
-        found = self._index.shards([column.path for column in columns]).columns
-        return {column.parts[0] for column in columns if _may_hold_nan_or_zero(found.get(column.path))}
+    def _columns_that_engines_read_differently(self) -> set[str]:
+        """The columns that may hold a value on which SQL and pyarrow's filters disagree: NULL, NaN or zero."""
+        snapshot = self._index.snapshot
+        columns = {column.path: column.parts[0] for column in snapshot.schema if len(column.parts) == 1}
+        if not snapshot.managed and self._index.source is None:
+            return set(columns.values())  # files may be added after the look at the statistics
+        found = self._index.shards([*columns]).columns
+        return {name for path, name in columns.items() if _is_read_differently(found.get(path))}
 
     # --- changing ---
 
@@ -999,11 +999,14 @@ def _name_misspelt_functions(predicate: Predicate) -> None:
                 _LOG.warning("%s", text)
 
 
-def _may_hold_nan_or_zero(ranges: Ranges | None) -> bool:
-    if ranges is None or pc.any(pc.fill_null(ranges.has_nan, True)).as_py():
+def _is_read_differently(ranges: Ranges | None) -> bool:
+    if ranges is None or pc.any(pc.fill_null(ranges.has_null, True)).as_py():
         return True
+    if not may_hold_nan(ranges.lower.type):
+        return False
     above = pc.fill_null(pc.or_(pc.greater(ranges.lower, 0), pc.less(ranges.upper, 0)), False)
-    return bool(pc.any(pc.and_(pc.invert(above), pc.fill_null(ranges.has_value, True))).as_py())
+    is_zero = pc.and_(pc.invert(above), pc.fill_null(ranges.has_value, True))
+    return bool(pc.any(pc.or_(is_zero, pc.fill_null(ranges.has_nan, True))).as_py())
 
 
 def require_version(version: object) -> int:

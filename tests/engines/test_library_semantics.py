@@ -27,6 +27,9 @@ ROWS = pa.table(
         "apart": [0.0 if i < N / 2 else 1.5 for i in range(N)],
         "prices": [0.5 + i % 7 for i in range(N)],
         "big": pa.array([2**63 - 1 - i for i in range(N)], pa.int64()),
+        "gaps": [None if i % 5 == 0 else i % 13 for i in range(N)],
+        "names": [None if i % 5 == 0 else f"n{i % 13}" for i in range(N)],
+        "inner": [{"x": None if i % 5 == 0 else i % 13} for i in range(N)],
     }
 )
 
@@ -57,12 +60,31 @@ def test_datafusion(table: zskip.Table, column: str, test: str) -> None:
     assert counts[0] == counts[1]
 
 
-def test_datafusion_skips_files_by_floats_without_nan(table: zskip.Table) -> None:
+ABSENT = [
+    "gaps NOT IN (1, 2, 3, 4, 5, 6)",
+    "p NOT IN (1, 5, 6, 7, 8)",
+    "NOT (names IN ('n1', 'n2', 'n3', 'n4', 'n5') AND i > 50)",
+    "gaps IN (1, 2, 3, 4, 5, 6) IS NULL",
+    "(gaps IN (1, 2, 3, 4, 5, 6)) = (i < 100)",
+    "inner['x'] NOT IN (1, 2, 3, 4, 5, 6)",
+    "gaps > 5 OR names IS NULL",
+]
+
+
+@pytest.mark.parametrize("test", ABSENT)
+def test_in_is_null_for_null_in_datafusion(table: zskip.Table, test: str) -> None:
+    test_datafusion(table, "", test)
+
+
+def test_datafusion_skips_files_by_columns_without_nan_and_null(table: zskip.Table) -> None:
     context = datafusion.SessionContext()
     table.to_datafusion(context, "t")
-    plan = str(context.sql("SELECT i FROM t WHERE prices > 3.5 AND zeros > 1").execution_plan())
-    assert "FilterExec: nanvl(zeros" in plan
-    assert "prices" not in plan.partition("FilterExec")[2].partition("DatasetExec")[0]
+    plan = str(context.sql("SELECT i FROM t WHERE i > 3 AND prices > 3.5 AND zeros > 1 AND gaps > 1").execution_plan())
+    applied = plan.partition("FilterExec:")[2].partition("DatasetExec")[0]
+    assert "greatest(zeros" in applied
+    assert "greatest(gaps" in applied
+    assert "i@" not in applied.partition("projection")[0]
+    assert "prices" not in applied
 
 
 COMPARED = {

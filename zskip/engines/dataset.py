@@ -34,24 +34,25 @@ def dataset(plan: Planner) -> PrunedDataset:
 
 
 def register_with_datafusion(
-    context: datafusion.SessionContext, name: str, dataset: PrunedDataset, floats: Collection[str]
+    context: datafusion.SessionContext, name: str, dataset: PrunedDataset, hidden: Collection[str]
 ) -> None:
-    """Register a dataset under a name. ``floats``: columns whose filters DataFusion has to apply itself.
+    """Register a dataset under a name. ``hidden``: columns whose filters DataFusion has to apply itself.
 
-    DataFusion leaves the filters that it can convert to pyarrow's, and there NaN is not greater than numbers and -0.0
-    is equal to 0.0, unlike in DataFusion. It converts no filter on a function of a column, such as nanvl(x, x).
+    DataFusion leaves the filters that it can convert to pyarrow's. There ``x IN (…)`` is FALSE for NULL, NaN is not
+    greater than numbers, and -0.0 is equal to 0.0, unlike in DataFusion. It converts no filter on a function of a
+    column, such as greatest(x, x), which is x for a value of any type.
     """
-    if not floats:
+    if not hidden:
         context.register_dataset(name, dataset)
         return
-    hidden = f"_zskip_{name}"
-    context.register_dataset(hidden, dataset)
+    whole = f"_zskip_{name}"
+    context.register_dataset(whole, dataset)
     columns = [
-        f"nanvl({column}, {column}) AS {column}" if each in floats else column
+        f"greatest({column}, {column}) AS {column}" if each in hidden else column
         for each in dataset.schema.names
         for column in [identifier(each)]
     ]
-    context.register_view(name, context.sql(f"SELECT {', '.join(columns)} FROM {identifier(hidden)}"))
+    context.register_view(name, context.sql(f"SELECT {', '.join(columns)} FROM {identifier(whole)}"))
 
 
 class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types

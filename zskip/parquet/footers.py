@@ -524,7 +524,9 @@ def _without_common_type(schemas: Sequence[tuple[str, Schema]]) -> str | None:
                 pa.unify_schemas([pa.schema([(field.name, type)]) for type in types], promote_options="permissive")
             except (pa.ArrowInvalid, pa.ArrowTypeError):
                 has = ", and ".join(f"{type} in {name}" for type, name in types.items())
-                return f'The column "{field.name}" has types without a common type: {has}. Move one of them away.'
+                # Spark before and after a change of spark.sql.parquet.outputTimestampType
+                way = " If one is INT96, zskip.write makes a table of both." if all(map(t.is_timestamp, types)) else ""
+                return f'The column "{field.name}" has types without a common type: {has}. Move one of them away.{way}'
     return None
 
 
