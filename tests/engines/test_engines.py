@@ -25,7 +25,7 @@ from zskip.engines import arrow
 from zskip.engines.arrow import counts
 from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
-from zskip.errors import InvalidOption, SchemaError, TableNotFound, UnknownColumn, UnsupportedSql
+from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableNotFound, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
 from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
@@ -374,6 +374,17 @@ def test_what_is_no_context_of_datafusion_is_refused(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"x": [1, 2]}), tmp_path / "t", by=["x"], files=1)
     with pytest.raises(InvalidOption, match=r"not DuckDBPyConnection: .*SessionContext\(\)"):
         table.to_datafusion(duckdb.connect(), "t")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("read", ["to_arrow", "to_pandas", "count"])
+def test_a_new_file_that_the_index_cannot_hold_is_named(read: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    table = zskip.index(tmp_path)
+    pq.write_table(pa.table({"x": [2**40]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaMismatch, match=r'"x" is int64 in .*b\.parquet, and int32 in the index.*refresh\(\)'):
+        getattr(table.plan("x > 0"), read)()
+    table.refresh()
+    assert zskip.open(tmp_path).plan("x > 1").count() == 1
 
 
 @pytest.mark.parametrize("read", ["to_arrow", "to_pandas", "count", "to_duckdb"])

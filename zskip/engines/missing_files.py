@@ -154,8 +154,16 @@ def _require_types(scan: Scan) -> None:
 
     found = listed(Index(scan.storage, load(scan.storage, scan.version)))
     if found is not None:
+        indexed = {field.name: field.type for field in scan.schema.arrow}
         for path in [*found.added.path.to_pylist(), *found.changed.path.to_pylist()]:
             footers.read(scan.storage, [path], scan.schema, grow=True)
+            for field in footers.read(scan.storage, [path])[0].arrow:
+                known = indexed.get(field.name, field.type)
+                if field.type != known:
+                    raise SchemaMismatch(
+                        f'The column "{field.name}" is {field.type} in {scan.storage.uri_of(path)}, and {known} in the '
+                        "index, which does not hold all its values: refresh() takes the file into the index."
+                    )
     narrow = {field.name for field in scan.schema.arrow if field.type == pa.int64()}
     for path in scan.relative_paths if narrow else ():
         for field in footers.read(scan.storage, [path])[0].arrow:
