@@ -68,6 +68,8 @@ ABSENT = [
     "(gaps IN (1, 2, 3, 4, 5, 6)) = (i < 100)",
     "inner['x'] NOT IN (1, 2, 3, 4, 5, 6)",
     "gaps > 5 OR names IS NULL",
+    "gaps NOT IN (1, NULL)",
+    "gaps BETWEEN 1 AND NULL",
 ]
 
 

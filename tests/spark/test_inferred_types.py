@@ -319,8 +319,9 @@ def test_hive_folders_laid_out_in_place_keep_their_types(
     spark: SparkSession, tmp_path: Path, zone: str, ansi: str, whole: bool
 ) -> None:
     kinds = ("numbers", "fractions", "times", "texts")
-    if whole:  # "%C3%A9" is é to DuckDB, which lays the rows out, and two characters to Spark
-        kinds = tuple(kind for kind in KINDS if kind != "others")
+    if whole:
+        # "%C3%A9" is é to DuckDB, which lays the rows out, and two characters to Spark; and the new name of "%31" is 1.
+        kinds = tuple(kind for kind in KINDS if kind not in ("others", "escapes"))
     names = {kind: KINDS[kind][0] for kind in kinds}
     folder = partitioned(tmp_path / "t", names)
     zskip.cluster(folder, by="id", files=4)

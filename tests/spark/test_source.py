@@ -60,6 +60,18 @@ def test_create_table(spark: SparkSession, tmp_path: Path, clause: str) -> None:
     assert len(list((tmp_path / "t").glob("*.parquet"))) >= 4
 
 
+def test_a_column_that_was_widened_after_create_table_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"x": range(4), "f": pa.array(range(4), pa.float32())}), tmp_path / "t", by=["x"])
+    zs.register_source(spark)
+    spark.sql(f"CREATE TABLE widened USING zskip LOCATION '{tmp_path / 't'}'")
+    try:
+        table.append(pa.table({"x": [4], "f": [0.1]}))
+        with pytest.raises(PySparkException, match='"f" is double in the table, and float in Spark\'s catalog'):
+            spark.sql("SELECT x FROM widened WHERE f = float(0.1)").collect()
+    finally:
+        spark.sql("DROP TABLE widened")
+
+
 def test_a_temporary_view(spark: SparkSession, tmp_path: Path) -> None:
     zskip.write(pa.table({"x": [1, 2, 3]}), tmp_path / "t", by=["x"])
     zs.register_source(spark)

@@ -477,21 +477,23 @@ def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path
     spark.range(100).repartition(4).write.parquet(str(source))
     stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 2).parquet(str(source))
 
-    def run(checkpoint: str) -> int:
-        query = (
+    def run(*checkpoints: str) -> int:
+        queries = [
             stream.writeStream.foreachBatch(zs.append_batch(tmp_path / "t", by=["id"]))
             .option("checkpointLocation", str(tmp_path / checkpoint))
             .trigger(availableNow=True)
             .start()
-        )
-        query.awaitTermination()
+            for checkpoint in checkpoints
+        ]
+        for query in queries:
+            query.awaitTermination()
         return zs.table(spark, tmp_path / "t").count()
 
-    assert [run("one"), run("one")] == [100, 100]
+    assert [run("one", "beside"), run("one")] == [200, 200]  # both find no table at first
     (tmp_path / "one" / "commits" / "1").unlink()  # as if Spark had failed after the last batch
     (tmp_path / "one" / "commits" / ".1.crc").unlink()
-    assert run("one") == 100
-    assert [run("two"), run("two")] == [200, 200]
+    assert run("one") == 200
+    assert [run("two"), run("two")] == [300, 300]
 
 
 def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
             else:
                 yield ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
 
-    def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
+    def _both(self, filter: pc.Expression | pa.Scalar | None) -> pc.Expression | None:
+        if isinstance(filter, pa.Scalar):  # DataFusion's, of a condition that is constant
+            filter = pc.scalar(filter)
         if filter is None or self._filter is None:
             return self._filter if filter is None else filter
         return self._filter & filter

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from zskip.api import open as open_table
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier
-from zskip.errors import InvalidOption, ZskipError
+from zskip.errors import InvalidOption, SchemaMismatch, TableExists, ZskipError
 from zskip.language import Predicate, conjunction
 from zskip.plan.scan import Scan
 from zskip.spark import hadoop, inferred_types, spark_backend
@@ -136,7 +136,7 @@ class Pushed:
 
 
 def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, with the columns and types of the catalog table, which may be older than the table's.
+    """The rows of one task, with the columns of the catalog table, which may lack some of the table's.
 
     The values of hive columns are Spark's, which may be others than the index's.
     """
@@ -271,6 +271,22 @@ def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
     return Writer
 
 
+def _require_types(table: StructType, catalog: StructType) -> None:
+    """Raise `SchemaMismatch` for a column that has been widened since Spark's catalog took its type.
+
+    Its values need not fit, and the filters that Spark pushes down compare them in the older type.
+    """
+    types = {own.name: own.dataType for own in table._as_nullable()}
+    for kept in catalog._as_nullable():
+        type = types.get(kept.name, kept.dataType)
+        if type != kept.dataType:
+            raise SchemaMismatch(
+                f'The column "{kept.name}" is {type.simpleString()} in the table, and {kept.dataType.simpleString()} '
+                "in Spark's catalog, which keeps the types of CREATE TABLE. Create the catalog's table again, or read "
+                "this one with zskip.spark.table."
+            )
+
+
 def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[DataSource]:
     """The class that Spark registers."""
     from pyspark.sql.datasource import DataSource
@@ -297,6 +313,7 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
             pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, inference, schema, [])
+            _require_types(spark_schema(pushed.table().schema), schema)
             return reader_class(pushed)
 
         @_plain_errors
@@ -481,11 +498,17 @@ def append_batch(
         storage = hadoop.open_storage(df.sparkSession, path, storage_options)
         batch = (application or _query_id(df.sparkSession), batch_id)
         newest = log.newest(storage)
-        if newest is not None:
-            Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
-        else:
+        if newest is None:
             backend = spark_backend.backend(df.sparkSession)
-            append_rows.create(storage, None, backend.open_rows(df, None), WriteOptions(**options), backend, batch)
+            rows = backend.open_rows(df, None)
+            try:
+                append_rows.create(storage, None, rows, WriteOptions(**options), backend, batch)
+                return
+            except TableExists:
+                newest = log.newest(storage)  # another stream has made the table meanwhile
+                if newest is None:
+                    raise
+        Table(storage, newest).append(df, batch=batch, session=df.sparkSession)
 
     return append
 
