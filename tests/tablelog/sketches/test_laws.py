@@ -380,7 +380,8 @@ CASES, PARTS = int(os.environ.get("ZSKIP_FUZZ_CASES", "100000")), 200
 def test_sketches_exclude_no_outcome_that_duckdb_shows(part: int) -> None:
     tally, failures = run(CASES // PARTS if part else 250, seed=part)
     assert not failures, "\n\n".join(failures)
-    assert tally["skipped by sketches"] > tally["units of a tenth of them"] / 100  # 1.6 % in part 148
+    # Part 148 skips 14 of 854 units.
+    assert tally["skipped by sketches"] > tally["units of a tenth of them"] / (100 if part == 148 else 20)
     assert part or tally["matched wholly by sketches"] > 0  # no predicate of part 9 does
     assert tally["asked of the sketches first"] > tally["cases"] / 5
 
