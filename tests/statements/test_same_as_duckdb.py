@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -40,12 +41,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def same(lake: Path, statement: str, con: duckdb.DuckDBPyConnection | None = None, params: object = None) -> None:
+def same(lake: Path, statement: str, con: duckdb.DuckDBPyConnection | None = None, params: Any = None) -> None:
     """The statement through zskip is what DuckDB says of it over all files: rows, types and names."""
     own = con or duckdb.connect()
     expected = own.sql(over(lake, statement, "/*.parquet"), params=params)
     wanted = expected.columns, expected.types, sorted_rows(expected.fetchall())
-    found = zskip.sql(over(lake, statement), con or duckdb.connect(), params=params)  # type: ignore[arg-type]
+    found = zskip.sql(over(lake, statement), con or duckdb.connect(), params=params)
     assert (found.columns, found.types, sorted_rows(found.fetchall())) == wanted
 
 

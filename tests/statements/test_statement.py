@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -78,10 +79,10 @@ def test_each_table_is_pruned_by_what_binds_it(
     ],
 )
 def test_parameters_reach_both_the_proof_and_the_statement(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: Any
 ) -> None:
     assert files_read(lake, con, statement, params) == [1]
-    found = sql(over(lake, statement), con, params=params).fetchall()  # type: ignore[arg-type]
+    found = sql(over(lake, statement), con, params=params).fetchall()
     assert found == con.execute(plainly(lake, statement), params).fetchall()
 
 
@@ -101,10 +102,10 @@ def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyCo
     ],
 )
 def test_too_few_or_too_many_parameters_are_named(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object, named: str
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: Any, named: str
 ) -> None:
     with pytest.raises(UnknownParameter, match=named):
-        sql(over(lake, statement), con, params=params)  # type: ignore[arg-type]
+        sql(over(lake, statement), con, params=params)
 
 
 def test_names_of_parameters_differ_in_case(lake: Path, con: duckdb.DuckDBPyConnection) -> None:

@@ -32,7 +32,7 @@ _TOO_FAR = {
         "Write its rows anew with other values.",
     ),
 }
-"""What DuckDB says of timestamps that it cannot hold, the type of their column, and what to tell about it."""
+"""Parts of DuckDB's errors about timestamps that it cannot hold: the type of such a column, and the message for it."""
 
 _INTERRUPTED = "Query interrupted"  # how DuckDB reports Ctrl-C, in a RuntimeError
 _NAMED = 10
@@ -89,11 +89,11 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
         if cause := _cause_of_a_failed_read(error):
             where = ", ".join(sorted({scan.storage.uri for scan in scans}))
             raise OSError(f"A file could not be read from {where}: {cause}") from error
-        for said, (refused, told) in _TOO_FAR.items():
-            fields = [field for scan in scans for field in scan.schema.arrow] if said in str(error) else []
+        for part, (column_type, message) in _TOO_FAR.items():
+            fields = [field for scan in scans for field in scan.schema.arrow] if part in str(error) else []
             for field in fields:
-                if t.is_timestamp(field.type) and field.type.unit == refused.unit:
-                    raise SchemaMismatch(told.format(field.name)) from error
+                if t.is_timestamp(field.type) and field.type.unit == column_type.unit:
+                    raise SchemaMismatch(message.format(field.name)) from error
         if isinstance(error, duckdb.ConversionException):
             for scan in scans:
                 _require_types(scan)

@@ -313,7 +313,7 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
             pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, inference, schema, [])
-            _require_types(spark_schema(pushed.table().schema), schema)
+            _require_types(spark_schema(with_spark_types(table, inference).schema), schema)
             return reader_class(pushed)
 
         @_plain_errors

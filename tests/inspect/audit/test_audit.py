@@ -276,8 +276,8 @@ def test_doctor_names_int96_that_was_rewritten_as_clocks(tmp_path: Path, left: s
             Path(path).unlink()
     if left == "nothing":
         zskip.open(tmp_path).vacuum("0 seconds")
-    said = [advice for advice in doctor(tmp_path).advice if "INT96" in advice]
-    assert len(said) == (left != "nothing")
-    if said:
-        assert '"t"' in said[0]
-        assert ("may have been" in said[0]) is (left == "their statistics")
+    named = [advice for advice in doctor(tmp_path).advice if "INT96" in advice]
+    assert len(named) == (left != "nothing")
+    if named:
+        assert '"t"' in named[0]
+        assert ("may have been" in named[0]) is (left == "their statistics")
