@@ -89,6 +89,26 @@ def test_datafusion_skips_files_by_columns_without_nan_and_null(table: zskip.Tab
     assert "prices" not in applied
 
 
+@pytest.mark.parametrize("name", ["Flights", "my flights", "public.Flights", "datafusion.public.t", '"A.b"', "no.such"])
+@pytest.mark.parametrize("values", [[1, 2, 3], [1, 2, None]], ids=["plain", "with NULL"])
+def test_a_name_means_to_datafusion_what_it_means_there(tmp_path: Path, name: str, values: list[int | None]) -> None:
+    rows = pa.table({"Carrier.code": values})
+    table = zskip.write(rows, tmp_path / "t", by='"Carrier.code"')
+    registered: list[list[object]] = []
+    for register in (table.to_datafusion, lambda context, name: context.register_dataset(name, ds.dataset(rows))):
+        context = datafusion.SessionContext()
+        found: list[object] = []
+        for _ in range(2):  # the second time the name is taken
+            try:
+                register(context, name)
+            except Exception as error:
+                found.append(str(error))
+        tables = context.catalog().schema("public").names()
+        found += [sorted(tables), [context.table(f'"{each}"').to_pydict() for each in tables]]
+        registered.append(found)
+    assert registered[0] == registered[1]
+
+
 COMPARED = {
     "=": lambda x, y: x == y,
     "<>": lambda x, y: x != y,

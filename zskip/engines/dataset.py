@@ -5,6 +5,7 @@ DuckDB, polars, DataFusion, ibis ── scanner(columns=…, filter=…) ──�
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -45,14 +46,19 @@ def register_with_datafusion(
     if not hidden:
         context.register_dataset(name, dataset)
         return
-    whole = f"_zskip_{name}"
-    context.register_dataset(whole, dataset)
+    # A name such as "Flights" or "public.flights" means something to DataFusion: the statement has one of its own.
+    whole = f"_zskip_{secrets.token_hex(8)}"
     columns = [
         f"greatest({column}, {column}) AS {column}" if each in hidden else column
         for each in dataset.schema.names
         for column in [identifier(each)]
     ]
-    context.register_view(name, context.sql(f"SELECT {', '.join(columns)} FROM {identifier(whole)}"))
+    context.register_dataset(whole, dataset)
+    try:
+        view = context.sql(f"SELECT {', '.join(columns)} FROM {whole}")
+    finally:
+        context.deregister_table(whole)
+    context.register_view(name, view)
 
 
 class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
