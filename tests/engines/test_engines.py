@@ -29,7 +29,7 @@ from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableNotFou
 from zskip.parquet import footers
 from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
-from zskip.storage import open_storage
+from zskip.storage import hive, open_storage
 from zskip.storage.remote import ObjectStorage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import listed
@@ -162,6 +162,107 @@ def test_values_of_hive_folders(tmp_path: Path) -> None:
         (2, datetime.date(2024, 2, 1), "01"),
         (3, None, "c d"),
     ]
+
+
+# Names of hive folders in forms other than those that zskip writes.
+FOLDER_NAMES = [
+    ["1", "-0", "0x10", "0b11", " 1"],
+    ["1", "NULL", "__HIVE_DEFAULT_PARTITION__"],
+    ["+7", "8"],
+    ["007", "7"],
+    ["1_000", "9"],
+    ["9223372036854775807", "-9223372036854775808"],
+    ["9223372036854775808", "1"],
+    ["2024-1-1", "2024-01-02", "null"],
+    [" 2024-02-29", "24-01-01", "2024-01-01 (BC)", "-2024-01-01", "epoch"],
+    ["2024-02-30", "2024-02-28"],
+    ["2024-01-31", "infinity", "-infinity"],
+    ["2024-01-31 10:00:00", "2024-1-1 1:2:3", "2024-01-01 24:00:00", "2024-01-01T10:00:00.1234567"],
+    ["2024-01-31 10:00:00Z", "2024-01-31 10:00:00+02", "2024-01-31 10:00:00 UTC"],
+    ["2024-01-31", "2024-01-31 10:00:00"],
+    ["2024-01-31 10%3A00%3A00"],
+    ["%31", "2"],
+    ["NULL", "null", "__HIVE_DEFAULT_PARTITION__"],
+    ["1.5", "1e3", "true", "10:00:00"],
+]
+
+
+@pytest.mark.parametrize("names", FOLDER_NAMES, ids=lambda names: names[0])
+def test_names_of_folders_mean_what_they_mean_to_duckdb(names: list[str], tmp_path: Path) -> None:
+    require_the_same_folders(tmp_path, names)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+def test_random_names_of_folders_mean_what_they_mean_to_duckdb(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    known = [name for group in FOLDER_NAMES for name in group]
+    for number in range(5):
+        names = list(random.choice(known, random.integers(1, 4), replace=False))
+        for _ in range(random.integers(0, 3)):  # a character more, less, or another one
+            place = random.integers(len(names))
+            at = random.integers(len(names[place]) + 1)
+            changed = str(random.choice([*" 0123456789:-+.TZxX_%e", ""]))
+            names[place] = names[place][:at] + changed + names[place][at + random.integers(2) :]
+        (tmp_path / str(number)).mkdir()
+        require_the_same_folders(tmp_path / str(number), list(map(str, dict.fromkeys(names))))
+
+
+def require_the_same_folders(root: Path, names: list[str]) -> None:
+    """Every way to read an indexed folder, and a copy of it, gives what DuckDB's own read of its files gives."""
+    folder = root / "t"
+    for number, name in enumerate(names):
+        (folder / f"p={name}").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number, number + 100]}), folder / f"p={name}" / "0.parquet")
+    files = f"read_parquet('{folder}/*/*.parquet', hive_partitioning = true)"
+    all_rows = "SELECT id, typeof(p), p::VARCHAR FROM {} ORDER BY id"
+    try:
+        wanted = duckdb.sql(all_rows.format(files)).fetchall()
+    except duckdb.InvalidInputException:
+        with pytest.raises(SchemaMismatch, match="is not UTF-8 after decoding"):
+            zskip.index(folder)
+        return
+    zskip.index(folder)
+    assert zskip.sql(all_rows.format(f"'{folder}'")).fetchall() == wanted
+    with duckdb.connect() as con:
+        con.register("loaded", zskip.open(folder).to_arrow())
+        assert con.sql(all_rows.format("loaded")).fetchall() == wanted
+    for _, kind, value in wanted:
+        where = "p IS NULL" if value is None else f"p = CAST({native_literal(value)} AS {kind})"
+        matching = duckdb.sql(f"SELECT id FROM {files} WHERE {where} ORDER BY id").fetchall()
+        plan = zskip.open(folder).plan(where)
+        assert len(plan.paths) * 2 == len(matching)
+        assert sorted(plan.to_arrow().column("id").to_pylist()) == [id for (id,) in matching]
+        assert zskip.sql(f"SELECT id FROM '{folder}' WHERE {where} ORDER BY id").fetchall() == matching
+    zskip.write(folder, root / "copy", by="id")
+    assert zskip.sql(all_rows.format(f"'{root / 'copy'}'")).fetchall() == wanted
+    with contextlib.suppress(SchemaMismatch):  # if folders would have names of another type
+        zskip.cluster(folder, by="id")
+    assert zskip.sql(all_rows.format(f"'{folder}'")).fetchall() == wanted
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("2024-1-1", "2024-01-01"), ("0x10", "16"), (" 1", "1"), ("%31", "1"), ("NULL", hive.NULL)]
+)
+def test_a_folder_is_not_laid_out_where_its_names_would_change_their_type(old: str, new: str, tmp_path: Path) -> None:
+    for name in (old, *(["7"] if old == "NULL" else [])):
+        (tmp_path / f"p={name}").mkdir()
+        pq.write_table(pa.table({"id": [1, 2]}), tmp_path / f"p={name}" / "0.parquet")
+    with pytest.raises(SchemaMismatch, match=f'The folder "p={old}" would be written as "p={new}"'):
+        zskip.cluster(tmp_path, by="id")
+    assert sorted(path.parent.name for path in tmp_path.rglob("*.parquet"))[-1] == f"p={old}"
+
+
+def test_times_are_laid_out_under_the_names_that_spark_gives_them(tmp_path: Path) -> None:
+    for name in ("2024-01-31 10:00:00", "2024-01-31 10:00:00.5"):
+        (tmp_path / f"p={name}").mkdir()
+        pq.write_table(pa.table({"id": [1, 2]}), tmp_path / f"p={name}" / "0.parquet")
+    zskip.cluster(tmp_path, by="id")
+    folders = {Path(path).parent.name for path in zskip.open(tmp_path).plan().paths}
+    assert {each.replace("%3A", ":") for each in folders} == {"p=2024-01-31 10:00:00", "p=2024-01-31 10:00:00.5"}
+
+
+def native_literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def test_a_table_in_an_object_store_is_read_by_ranges() -> None:

@@ -18,10 +18,11 @@ import pyarrow.fs as pafs
 from zskip.binder.bind_condition import provable_part
 from zskip.core.schema import identifier
 from zskip.engines.arrow import to_arrow, to_batches
-from zskip.engines.duckdb.native_scan import holds_floats, partition_values
+from zskip.engines.duckdb.native_scan import holds_floats
 from zskip.engines.missing_files import naming_bad_files
 from zskip.language import Predicate
 from zskip.plan.scan import Scan
+from zskip.storage import hive
 
 if TYPE_CHECKING:
     import datafusion
@@ -180,7 +181,7 @@ def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, paf
 def _values(path: str, types: dict[str, pa.DataType]) -> pc.Expression | None:
     """The partition columns of a file as an expression."""
     found = None
-    for name, value in partition_values(path, types).items() if types else ():
+    for name, value in hive.partition_values(path, types).items() if types else ():
         one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
         found = one if found is None else found & one
     return found

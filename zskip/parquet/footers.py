@@ -30,7 +30,6 @@ from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Listing, Storage, hive
-from zskip.storage.hive import NULL
 
 FIELD_ID = b"PARQUET:field_id"
 """The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
@@ -450,13 +449,13 @@ def statistics(values: pa.StringArray, type: pa.DataType, row_count: pa.Int64Arr
 
     Some readers take an empty value for NULL, so it is unknown.
     """
-    null = pc.fill_null(pc.equal(values, NULL), False)
-    empty = pc.fill_null(pc.or_(pc.is_null(values), pc.equal(values, "")), True)
-    texts = pc.if_else(pc.or_(null, empty), pa.scalar(None, pa.string()), values)
+    empty = pc.fill_null(pc.equal(values, ""), True)
+    texts = hive.decoded(pc.if_else(empty, pa.scalar(None, pa.string()), values))
     try:
-        bound = texts.cast(type)
-    except pa.ArrowException:  # some text is not a value of the type
+        bound = hive.cast(texts, type)
+    except SchemaMismatch:  # some text is not a value of the type
         return ColumnStatistics.unknown(type, len(values))
+    null = pc.and_(pc.is_null(bound), pc.invert(empty))
     unknown = pa.scalar(None, pa.int64())
     null_count = pc.if_else(empty, unknown, pc.if_else(null, row_count, pa.scalar(0, pa.int64())))
     exact = pc.if_else(pc.is_valid(bound), True, pa.scalar(None, pa.bool_()))

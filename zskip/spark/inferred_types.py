@@ -141,7 +141,10 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     given = {}
     for name in snapshot.partition_by:
         texts = [values.get(name, hive.NULL) for values in found]
-        given[name] = rule.type_of(texts), name in own and own[name].to_pylist() == [*map(_decoded, texts)]
+        kind = snapshot.schema.columns[name].type
+        same = not t.is_timestamp(kind) and name in own
+        read = hive.decoded(own[name]).fill_null(hive.NULL).to_pylist() if same else None
+        given[name] = rule.type_of(texts), read == [*map(_decoded, texts)]
     return given
 
 
@@ -219,7 +222,8 @@ def _declared(footer: pq.FileMetaData) -> dict[str, DataType] | None:
 # | integers beyond 64 bits, ``1e5`` | DECIMAL | VARCHAR |
 # | ``9.5``, ``NaN`` | DOUBLE | VARCHAR |
 # | ``2024-01-31`` | DATE | DATE |
-# | ``2024-01-31 10:00:00`` | TIMESTAMP, in the session's zone | VARCHAR |
+# | ``2024-01-31 10:00:00`` | TIMESTAMP, in the session's zone | TIMESTAMP |
+# | ``2024-1-1``; ``0x10`` | STRING | DATE; BIGINT |
 # | ``10:00:00`` | TIME, which Spark 4.3 then refuses to read | VARCHAR |
 # | anything else, ``7`` beside ``x`` | STRING | VARCHAR |
 #

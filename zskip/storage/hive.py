@@ -1,20 +1,28 @@
 """Hive partitions: the values of partition columns as folder names, ``column=value/``, and back.
 
-Values are written as by Spark and DuckDB: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, and characters
-that a file system may refuse as %XX. Different values have different texts.
+Values are written as by Spark: dates as 2024-01-31, times as 2024-01-31 10:00:00.5, NULL as
+``__HIVE_DEFAULT_PARTITION__``, and characters that a file system may refuse as %XX. Different values have different
+texts. Names of other writers have the types and values that DuckDB infers.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
-from zskip.errors import SchemaError, SchemaMismatch
+from zskip.errors import SchemaError, SchemaMismatch, first_line
+
+if TYPE_CHECKING:
+    import duckdb
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
@@ -59,6 +67,9 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
             f'The column "{column}" holds an infinite date or time, or one of a year beyond ±32767, which has no '
             "folder name. Partition by another column, or replace these values."
         )
+    if t.is_timestamp(values.type):  # as by Spark, to which 10:00:00.000000 is no time
+        texts = pc.replace_substring_regex(texts, r"\.0+$", "")
+        texts = pc.replace_substring_regex(texts, r"(\.[0-9]*[1-9])0+$", r"\1")
     return pc.fill_null(texts, NULL)
 
 
@@ -82,14 +93,23 @@ def _escape(text: str) -> str:
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
+def texts_of(path: str) -> dict[str, str]:
+    """The partition columns in a path, each with the text of its value as it is written there.
+
+    >>> texts_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
+    {'day': '2024-01-31', 'host': 'a%2Fb'}
+    """
+    pairs = [segment.partition("=") for segment in path.split("/")[:-1] if "=" in segment]
+    return {_decoded(name): text for name, _, text in pairs if name}
+
+
 def values_of(path: str) -> dict[str, str | None]:
     """The partition values in a path as text, None for NULL. Raises `SchemaMismatch` for bytes that are not UTF-8.
 
     >>> values_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
     {'day': '2024-01-31', 'host': 'a/b'}
     """
-    pairs = [segment.partition("=") for segment in path.split("/")[:-1] if "=" in segment]
-    return {_decoded(name): None if text == NULL else _decoded(text) for name, _, text in pairs if name}
+    return {name: None if text == NULL else _decoded(text) for name, text in texts_of(path).items()}
 
 
 def encoded_names(path: str) -> dict[str, str]:
@@ -111,50 +131,146 @@ def _decoded(text: str) -> str:
 
 
 def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
-    """The text of each file's value of each partition column; null if a path has no folder for the column.
+    """For each partition column the text in the name of each file's folder, as it is written there.
+
+    Null if a path has no folder for the column.
 
     >>> partitions(pa.array(["day=1/a.parquet", "day=2/host=x%20y/b.parquet"]))["host"].to_pylist()
-    [None, 'x y']
+    [None, 'x%20y']
     """
     if not pc.any(pc.match_substring(paths, "=")).as_py():
         return {}
     folders = pc.dictionary_encode(pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "/"))
     found: dict[str, list[str | None]] = {}
     for number, folder in enumerate(folders.dictionary.to_pylist()):
-        for name, text in values_of(folder).items():
+        for name, text in texts_of(folder).items():
             texts = found.setdefault(name, [None] * len(folders.dictionary))
-            texts[number] = NULL if text is None else text
+            texts[number] = text
     return {name: pa.array(texts, pa.string()).take(folders.indices) for name, texts in found.items()}
 
 
 def inferred_type(texts: pa.StringArray) -> pa.DataType:
-    """The type of the partition values in folders of other writers; null and `NULL` are ignored.
+    """The type that DuckDB infers from the names of folders: BIGINT, DATE, TIMESTAMP or VARCHAR.
 
-    An integer or a date if every text is the canonical form of one, else a string: "007" is a string, and so is
-    2024-02-30.
+    ``texts``: as they are written in the names; null and `NULL` are ignored.
 
-    >>> [inferred_type(pa.array(texts)) for texts in (['1', '-20', None], ['2024-01-31'], ['2024-02-30'])]
-    [DataType(int64), DataType(date32[day]), DataType(string)]
+    >>> [inferred_type(pa.array(texts)) for texts in (['1', '-20', None], ['2024-01-31'], ['1', '007'], ['2024-1-1'])]
+    [DataType(int64), DataType(date32[day]), DataType(string), DataType(date32[day])]
     """
-    values = texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL)))
-    if not len(values):
+    names = pc.unique(texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL))))
+    if not len(names):
         return pa.string()
-    if pc.all(pc.match_substring_regex(values, _INTEGER)).as_py():
+    if pc.all(pc.match_substring_regex(names, _INTEGER)).as_py():
         return pa.int64()
-    if pc.all(pc.match_substring_regex(values, _DATE)).as_py():
+    if pc.all(pc.match_substring_regex(names, _DATE)).as_py():
         try:
-            values.cast(pa.date32())
+            names.cast(pa.date32())
         except pa.ArrowInvalid:
             return pa.string()
         return pa.date32()
+    return _inferred_by_duckdb(names.to_pylist())
+
+
+def _inferred_by_duckdb(names: list[str]) -> pa.DataType:
+    """The type that DuckDB infers for names in any form, such as 2024-1-1 and 0x10.
+
+    Its rule is stricter than TRY_CAST: that finds out whether to ask for the type of files in folders of these names.
+    """
+    import duckdb
+
+    types = {"DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BIGINT": pa.int64()}
+    fit = " OR ".join(f"bool_and(lower(name) = 'null' OR TRY_CAST(name AS {type}) IS NOT NULL)" for type in types)
+    with duckdb.connect() as con:
+        ask = (
+            f"SELECT max(strlen(name)) <= {_LONGEST_NAME // 2} AND ({fit}) FROM (SELECT unnest($1::VARCHAR[]) AS name)"
+        )
+        if con.execute(ask, [names]).fetchall() == [(True,)]:
+            return types.get(_type_of_folders(con, names), pa.string())
     return pa.string()
 
 
-def partition_scalars(texts: Mapping[str, str | None], types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
-    """The partition values of one path. Raises `SchemaMismatch` for text that is not a value of its type."""
+def _type_of_folders(con: duckdb.DuckDBPyConnection, names: list[str]) -> str:
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), file)
+    with TemporaryDirectory() as root:
+        for name in names:
+            inner = Path(root, f"p={name}")
+            inner.mkdir()
+            (inner / "0.parquet").write_bytes(file.getvalue())
+        read = "SELECT typeof(p) FROM read_parquet($1, hive_partitioning = true) LIMIT 1"
+        found: str = con.execute(read, [f"{root}/*/*.parquet"]).fetchall()[0][0]
+    return found
+
+
+def decoded(texts: pa.StringArray) -> pa.StringArray:
+    """Texts from `partitions` without their %XX; null for `NULL`. Raises `SchemaMismatch` for bytes that are not UTF-8.
+
+    >>> decoded(pa.array(["a%2Fb", "__HIVE_DEFAULT_PARTITION__"])).to_pylist()
+    ['a/b', None]
+    """
+    texts = pc.if_else(pc.equal(texts, NULL), pa.scalar(None, pa.string()), texts)
+    if not pc.any(pc.match_substring(texts, "%")).as_py():
+        return texts
+    encoded = pc.dictionary_encode(texts)
+    return pa.array(map(_decoded, encoded.dictionary.to_pylist()), pa.string()).take(encoded.indices)
+
+
+def cast(texts: pa.StringArray, type: pa.DataType) -> pa.Array:
+    """The values of decoded texts as DuckDB reads them. Raises `SchemaMismatch` for a text that is not of the type.
+
+    >>> cast(pa.array(["2024-01-31", "2024-2-1", None]), pa.date32()).to_pylist()
+    [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1), None]
+    """
     try:
-        return {
-            name: pa.array([text], pa.string()).cast(types[name])[0] for name, text in texts.items() if name in types
-        }
-    except pa.ArrowInvalid as error:
-        raise SchemaMismatch(f"A folder name is not a value of its column: {error}") from error
+        return texts.cast(type)
+    except pa.ArrowInvalid:
+        return _cast_by_duckdb(texts, type)
+
+
+def _cast_by_duckdb(texts: pa.StringArray, type: pa.DataType) -> pa.Array:
+    import duckdb
+
+    name = "TIMESTAMP" if t.is_timestamp(type) else "DATE" if t.is_date32(type) else "BIGINT"
+    # Beside numbers and dates, the word NULL is no value.
+    value = f"CAST(CASE WHEN lower(text) <> 'null' THEN text END AS {name})"
+    with duckdb.connect() as con:
+        try:
+            read = con.sql(f"SELECT {value} FROM (SELECT unnest($1::VARCHAR[]) AS text)", params=[texts.to_pylist()])
+            return read.to_arrow_table().column(0).combine_chunks().cast(type)
+        except (duckdb.Error, pa.ArrowInvalid) as error:
+            raise SchemaMismatch(f"A folder name is not a value of its column: {first_line(error)}") from error
+
+
+def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
+    """The values of partition columns according to a path's folders; NULL for a column without a folder.
+
+    Raises `SchemaMismatch` for a text that is not a value of its type.
+
+    >>> partition_values("/lake/day=7/host=a%2Fb/x.parquet", {"day": pa.int64(), "host": pa.string()})
+    {'day': <pyarrow.Int64Scalar: 7>, 'host': <pyarrow.StringScalar: 'a/b'>}
+    """
+    texts = texts_of(path)
+    return {name: cast(decoded(pa.array([texts.get(name)], pa.string())), type)[0] for name, type in types.items()}
+
+
+def require_same_types(paths: pa.StringArray, schema: pa.Schema) -> None:
+    """Raises `SchemaMismatch` if a rewrite of the folders in these paths would change a type that programs infer.
+
+    It writes 2024-1-1 as 2024-01-01, which is a date to Spark as well, and the text %31 as 1, a number.
+    """
+    for column, texts in partitions(paths).items():
+        type = schema.field(column).type
+        old = pc.unique(texts.drop_null())
+        new = partition_texts(pa.chunked_array([cast(decoded(old), type)]), column)
+        if t.is_string(type):
+            new = pa.array([_escape(text) for text in new.to_pylist()])
+            if t.is_string(inferred_type(new)):
+                continue
+        for before, after in zip(old.to_pylist(), new.to_pylist(), strict=True):
+            if (before if t.is_string(type) else _decoded(before)) != after:
+                raise SchemaMismatch(
+                    f'The folder "{column}={before}" would be written as "{column}={after}", to which Spark or DuckDB '
+                    "may give another type. Rename the folder, or make a table elsewhere with zskip.write."
+                )

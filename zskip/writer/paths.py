@@ -284,13 +284,16 @@ def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
 
 def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
     """The partition values of each file, from the names of its folders; their types are a table's, or inferred."""
-    texts = [hive.values_of(file.relative) for file in files]
-    names = {name: None for values in texts for name in values}
-    types = {name: hive.inferred_type(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
+    texts = [hive.texts_of(file.relative) for file in files]
+    names = {name: None for given in texts for name in given}
+    types = {name: hive.inferred_type(pa.array([given.get(name) for given in texts], pa.string())) for name in names}
     partition = files[0].partition
     if partition is not None:
         types = {field.name: field.type for field in partition}
-    return [hive.partition_scalars(values, types) for values in texts]
+    return [
+        hive.partition_values(file.relative, {name: type for name, type in types.items() if name in given})
+        for file, given in zip(files, texts, strict=True)
+    ]
 
 
 def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Schema:

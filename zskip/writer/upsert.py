@@ -285,11 +285,11 @@ class _Upsert:
         partitions = list(self.base.partition_by)
         keys, partition_of = partition_numbers(rows, partitions)
         folders = [hive.folder(partitions, key) for key in keys] if partitions else [""]
-        paths = dict(zip(files.tolist(), self._folders(files), strict=True))
+        of_file = dict(zip(files.tolist(), self._folders(files), strict=True))
         place = {file: number for number, file in enumerate(files.tolist())}
 
         def inside(file: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-            here: NDArray[np.bool_] = np.array([folder in paths[file] for folder in folders])[partition_of[numbers]]
+            here: NDArray[np.bool_] = np.array([folder == of_file[file] for folder in folders])[partition_of[numbers]]
             for code in codes.values():
                 values, ends = code[: rows.num_rows], code[rows.num_rows :]
                 lower, upper = ends[place[file]], ends[len(files) + place[file]]
@@ -301,13 +301,17 @@ class _Upsert:
         return inside
 
     def _folders(self, files: NDArray[np.int64]) -> list[str]:
-        """For each file, a path that contains the folder of its partition."""
+        """For each file the folder of its partition, as `hive.folder` writes it."""
         partitions = list(self.base.partition_by)
-        if self.index.source is None or not partitions or not len(files):
-            return self.index.paths(files).to_pylist()  # type: ignore[no-any-return]
-        # In another format, the log names the values: they are both bounds.
-        ranges = self.index.files_at(files, partitions).statistics.columns
-        keys, numbers = partition_numbers(pa.table({name: ranges[name].lower for name in partitions}), partitions)
+        if not partitions or not len(files):
+            return [""] * len(files)
+        if self.index.source is None:
+            texts = hive.partitions(self.index.paths(files))
+            values = {name: hive.cast(hive.decoded(texts[name]), self.schema.columns[name].type) for name in partitions}
+        else:  # In another format, the log names the values: they are both bounds.
+            ranges = self.index.files_at(files, partitions).statistics.columns
+            values = {name: ranges[name].lower for name in partitions}
+        keys, numbers = partition_numbers(pa.table(values), partitions)
         return [hive.folder(partitions, keys[number]) for number in numbers.tolist()]
 
     def into_table(self, batch: tuple[str, int] | None) -> tuple[Snapshot, Upserted]:

@@ -336,16 +336,6 @@ def without_patterns(paths: Sequence[str]) -> list[str]:
     return [re.sub(r"[\[*?]", r"[\g<0>]", path) for path in paths]
 
 
-def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
-    """The values of partition columns according to a path's folders; NULL for a column without a folder.
-
-    >>> partition_values("/lake/day=7/host=a%2Fb/x.parquet", {"day": pa.int64(), "host": pa.string()})
-    {'day': <pyarrow.Int64Scalar: 7>, 'host': <pyarrow.StringScalar: 'a/b'>}
-    """
-    texts = hive.values_of(path)
-    return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
-
-
 def file_column_name(taken: Sequence[str]) -> str:
     """A name for the column of file paths that differs from all names in ``taken``.
 
@@ -376,7 +366,11 @@ def _partition_value(file: str, folder: str, type: str) -> str:
     """SQL for the value in a path's folder: NULL without such a folder, and an empty string for an empty value."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
     value = f"url_decode(left(nullif(regexp_extract({identifier(file)}, {literal(pattern)}, 1), ''), -1))"
-    return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
+    value = f"nullif({value}, {literal(hive.NULL)})"
+    if type == "VARCHAR":
+        return value
+    # Beside numbers and dates, the word NULL is no value.
+    return f"CAST(CASE WHEN lower({value}) <> 'null' THEN {value} END AS {type})"
 
 
 def holds_floats(arrow: pa.DataType) -> bool:

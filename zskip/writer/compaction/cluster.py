@@ -33,7 +33,7 @@ from zskip.parquet.footers import both_schemas
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.stats import DataFiles
-from zskip.storage import Listing, Staged, Storage
+from zskip.storage import Listing, Staged, Storage, hive
 from zskip.storage.local import LocalStorage
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import Replacement, Source
@@ -308,6 +308,7 @@ def cluster_folder(
     options = replace(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
+    hive.require_same_types(listing.path, schema.arrow)
     rows = backend.rows_of_scan(find_survivors(index, None).scan, arrow)
     with Staged(storage.delete) as staged:
         written = backend.write(rows, storage, schema, options, None, staged)
