@@ -221,6 +221,7 @@ def require_the_same_folders(root: Path, names: list[str]) -> None:
         with pytest.raises(SchemaMismatch, match="is not UTF-8 after decoding"):
             zskip.index(folder)
         return
+    words = sum(name.lower() == "null" for name in names)
     zskip.index(folder)
     assert zskip.sql(all_rows.format(f"'{folder}'")).fetchall() == wanted
     with duckdb.connect() as con:
@@ -230,7 +231,8 @@ def require_the_same_folders(root: Path, names: list[str]) -> None:
         where = "p IS NULL" if value is None else f"p = CAST({native_literal(value)} AS {kind})"
         matching = duckdb.sql(f"SELECT id FROM {files} WHERE {where} ORDER BY id").fetchall()
         plan = zskip.open(folder).plan(where)
-        assert len(plan.paths) * 2 == len(matching)
+        # To Spark the word NULL is a text: its file is kept.
+        assert len(matching) <= len(plan.paths) * 2 <= len(matching) + 2 * words
         assert sorted(plan.to_arrow().column("id").to_pylist()) == [id for (id,) in matching]
         assert zskip.sql(f"SELECT id FROM '{folder}' WHERE {where} ORDER BY id").fetchall() == matching
     zskip.write(folder, root / "copy", by="id")

@@ -11,7 +11,7 @@ import pytest
 
 import zskip
 from tests.cli.test_cli import facts
-from zskip.errors import CommitConflict, CorruptFile, TableError
+from zskip.errors import CommitConflict, CorruptFile, SchemaMismatch, TableError
 from zskip.inspect.audit import doctor
 from zskip.storage import Storage
 from zskip.writer import append
@@ -141,6 +141,28 @@ def test_hive_folders_are_read(tmp_path: Path) -> None:
     table = zskip.open(tmp_path)
     assert table.adopt().rows == 1
     assert table.plan("day = 3").to_arrow().to_pylist() == [{"id": 3, "day": 3}]
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "value"),
+    [(pa.string(), "7", "7"), (pa.string(), "0x10", "0x10"), (pa.int64(), "007", 7), (pa.string(), "NULL", "NULL")],
+)
+def test_names_of_folders_are_values_of_the_tables_column(
+    type: pa.DataType, name: str, value: object, tmp_path: Path
+) -> None:
+    table = zskip.write(pa.table({"id": [1], "p": pa.array([5]).cast(type)}), tmp_path, by="id", partition_by="p")
+    (tmp_path / f"p={name}").mkdir()
+    pq.write_table(pa.table({"id": [2]}), tmp_path / f"p={name}" / "b.parquet")
+    assert table.adopt().rows == 1
+    assert table.plan("id = 2").to_arrow().to_pylist() == [{"id": 2, "p": value}]
+
+
+def test_a_folder_name_that_is_no_value_of_the_column_is_named(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"id": [1], "p": [5]}), tmp_path, by="id", partition_by="p")
+    (tmp_path / "p=x").mkdir()
+    pq.write_table(pa.table({"id": [3]}), tmp_path / "p=x" / "b.parquet")
+    with pytest.raises(SchemaMismatch, match="A folder name is not a value of its column"):
+        table.adopt()
 
 
 def test_a_file_that_cannot_be_adopted_does_not_stand_in_the_way_of_others(tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Arr
 def statistics(values: pa.StringArray, type: pa.DataType, row_count: pa.Int64Array) -> ColumnStatistics:
     """The statistics of a partition column: all rows of a file have the value in the name of its folder.
 
-    Some readers take an empty value for NULL, so it is unknown.
+    An empty value, and the word NULL beside numbers, are NULL to some readers and a text to others: unknown.
     """
     empty = pc.fill_null(pc.equal(values, ""), True)
     texts = hive.decoded(pc.if_else(empty, pa.scalar(None, pa.string()), values))
@@ -455,9 +455,10 @@ def statistics(values: pa.StringArray, type: pa.DataType, row_count: pa.Int64Arr
         bound = hive.cast(texts, type)
     except SchemaMismatch:  # some text is not a value of the type
         return ColumnStatistics.unknown(type, len(values))
-    null = pc.and_(pc.is_null(bound), pc.invert(empty))
+    null = pc.is_null(texts)
+    either = pc.or_(empty, pc.and_(pc.is_null(bound), pc.invert(null)))
     unknown = pa.scalar(None, pa.int64())
-    null_count = pc.if_else(empty, unknown, pc.if_else(null, row_count, pa.scalar(0, pa.int64())))
+    null_count = pc.if_else(either, unknown, pc.if_else(null, row_count, pa.scalar(0, pa.int64())))
     exact = pc.if_else(pc.is_valid(bound), True, pa.scalar(None, pa.bool_()))
     zeros = pa.array(np.zeros(len(values), np.int64))
     return ColumnStatistics(bound, bound, null_count, zeros, exact, exact)

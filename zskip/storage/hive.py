@@ -225,21 +225,23 @@ def cast(texts: pa.StringArray, type: pa.DataType) -> pa.Array:
     """
     try:
         return texts.cast(type)
-    except pa.ArrowInvalid:
-        return _cast_by_duckdb(texts, type)
+    except pa.ArrowInvalid as error:
+        name = {pa.int64(): "BIGINT", pa.date32(): "DATE", pa.timestamp("us"): "TIMESTAMP"}.get(type)
+        if name is None:
+            raise SchemaMismatch(f"A folder name is not a value of its column: {error}") from error
+        return _cast_by_duckdb(texts, name)
 
 
-def _cast_by_duckdb(texts: pa.StringArray, type: pa.DataType) -> pa.Array:
+def _cast_by_duckdb(texts: pa.StringArray, type: str) -> pa.Array:
     import duckdb
 
-    name = "TIMESTAMP" if t.is_timestamp(type) else "DATE" if t.is_date32(type) else "BIGINT"
     # Beside numbers and dates, the word NULL is no value.
-    value = f"CAST(CASE WHEN lower(text) <> 'null' THEN text END AS {name})"
+    value = f"CAST(CASE WHEN lower(text) <> 'null' THEN text END AS {type})"
     with duckdb.connect() as con:
         try:
             read = con.sql(f"SELECT {value} FROM (SELECT unnest($1::VARCHAR[]) AS text)", params=[texts.to_pylist()])
-            return read.to_arrow_table().column(0).combine_chunks().cast(type)
-        except (duckdb.Error, pa.ArrowInvalid) as error:
+            return read.to_arrow_table().column(0).combine_chunks()
+        except duckdb.Error as error:
             raise SchemaMismatch(f"A folder name is not a value of its column: {first_line(error)}") from error
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core.receipts import Adopted
+from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, first_line
 from zskip.parquet import footers
 from zskip.plan import find_survivors
@@ -100,16 +101,19 @@ def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> Listing
 
 
 def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
-    """The rows of the files, with the columns of all, read as a plan reads the new files of an indexed folder."""
+    """The rows of the files, with the columns of all, read as a plan reads the new files of an indexed folder.
+
+    Names of folders are read in the types of the table's columns. Raises `SchemaMismatch`.
+    """
     schema, _ = footers.read(storage, None, None, listing=files)
+    folders = hive.partitions(files.path)
+    own = {name: base.schema.arrow.field(name).type for name in folders if name in base.schema.arrow.names}
+    for name, type in own.items():
+        hive.cast(hive.decoded(folders[name]), type)  # else no value of the column
+    fields = [field.with_type(own.get(field.name, field.type)) for field in schema.arrow]
+    schema = Schema(pa.schema(fields, schema.arrow.metadata))
     folder = replace(
-        base,
-        schema=schema,
-        shards=(),
-        managed=False,
-        layout=None,
-        sketches=(),
-        partition_by=tuple(hive.partitions(files.path)),
+        base, schema=schema, shards=(), managed=False, layout=None, sketches=(), partition_by=tuple(folders)
     )
     nothing = files.take(np.zeros(0, np.int64))
     changes = Changes(files, nothing, pa.array([], pa.string()), files)
