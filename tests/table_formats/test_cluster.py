@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType
 
 import zskip
 from tests import ROOT
 from tests.table_formats.asking import require_same, rows
 from tests.table_formats.logs import changed_commit, first_commit
 from zskip.cli.main import main
-from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
+from zskip.errors import CommitConflict, ForeignTable, InvalidOption, UnsupportedFormat
 from zskip.table_formats.delta import _WRITER_FEATURES
 
 RANDOM = np.random.default_rng(3)
@@ -132,6 +135,112 @@ def test_an_iceberg_table_keeps_its_rows_and_skips_more(catalog: Catalog) -> Non
     assert zskip.cluster(table).files_rewritten == 0
     table.append(shuffled())
     assert zskip.cluster(catalog.load_table("n.t")).files_rewritten == 1
+
+
+def laid_out(ids: list[int]) -> pa.Table:
+    rows = {"k": ids, "g": [one % 7 for one in ids], "s": [{"x": str(one % 11)} for one in ids], "v": ids}
+    return pa.table({name: pa.array(values) for name, values in rows.items()})
+
+
+# What another program does to the columns of a table that is laid out by g, s.x and k; and the columns of its layout
+# then. Weights and queries of the layout name columns, too.
+COLUMNS_CHANGED: dict[str, tuple[Callable[[Any], object], list[str]]] = {
+    "drop": (lambda columns: columns.delete_column("g"), ["s.x", "k"]),
+    "rename": (lambda columns: columns.rename_column("g", "h"), ["h", "s.x", "k"]),
+    "rename a struct": (lambda columns: columns.rename_column("s", "r"), ["g", "r.x", "k"]),
+    "swap names": (lambda columns: columns.rename_column("g", "v").rename_column("v", "g"), ["v", "s.x", "k"]),
+    "drop a struct": (lambda columns: columns.delete_column("s"), ["g", "k"]),
+    "drop all but the key": (lambda columns: columns.delete_column("g").delete_column("s"), ["k"]),
+    "add": (lambda columns: columns.add_column("n", LongType()), ["g", "s.x", "k"]),
+}
+LAYOUT_OPTIONS: dict[str, dict[str, Any]] = {
+    "": {},
+    "weights by name": {"weights": {"g": 3, "s.x": 1, "k": 1}},
+    "weights": {"weights": [3, 1, 1]},
+    "workload": {"workload": ["g = 3", "s.x = '1' AND k < 3", "SELECT k FROM t WHERE g > 5 AND k > 3"]},
+}
+
+
+def require_laid_out_by(open: Callable[[], zskip.Table], after: list[str], rows: pa.Table) -> None:
+    """A table of laid_out(range(200)), whose columns have changed, is upserted into."""
+    before = open().to_arrow()
+    done = open().upsert(rows, on="k")
+    assert (done.inserted, done.updated) == (1, 1)
+    expected = [row for row in before.to_pylist() if row["k"] != 5] + rows.to_pylist()
+    assert sorted(map(str, open().to_arrow().to_pylist())) == sorted(map(str, expected))
+    assert list(open().clustering()) == after
+
+
+@pytest.mark.parametrize("options", LAYOUT_OPTIONS.values(), ids=LAYOUT_OPTIONS)
+@pytest.mark.parametrize("change", COLUMNS_CHANGED)
+def test_a_layout_follows_the_columns_of_an_iceberg_table(
+    change: str, options: dict[str, Any], catalog: Catalog
+) -> None:
+    table = catalog.create_table("n.t", schema=laid_out([1]).schema)
+    table.append(laid_out([*range(200)]))
+    zskip.cluster(table, by=["g", "s.x", "k"], files=8, **options)
+    changed, after = COLUMNS_CHANGED[change]
+    with catalog.load_table("n.t").update_schema(allow_incompatible_changes=True) as columns:
+        changed(columns)
+    names = catalog.load_table("n.t").schema().as_arrow().names
+    assert zskip.cluster(catalog.load_table("n.t")).files_rewritten == 0
+    rows = laid_out([5, 300])
+    given = pa.table({name: rows[name] if name in rows.column_names else pa.nulls(2, pa.int64()) for name in names})
+    if "r" in names:
+        given = given.set_column(names.index("r"), "r", rows["s"])
+    require_laid_out_by(lambda: zskip.open(catalog.load_table("n.t")), after, given)
+    assert zskip.cluster(catalog.load_table("n.t"), full=True).files_rewritten >= 8
+    assert list(zskip.open(catalog.load_table("n.t")).clustering()) == after
+
+
+def test_a_column_that_takes_a_dropped_ones_name_is_not_in_the_layout(catalog: Catalog) -> None:
+    table = catalog.create_table("n.t", schema=laid_out([1]).schema)
+    table.append(laid_out([*range(200)]))
+    zskip.cluster(table, by="g", files=8)
+    for change in (lambda columns: columns.delete_column("g"), lambda columns: columns.add_column("g", LongType())):
+        with catalog.load_table("n.t").update_schema() as columns:
+            change(columns)
+    require_laid_out_by(
+        lambda: zskip.open(catalog.load_table("n.t")), [], laid_out([5, 300]).select(["k", "s", "v", "g"])
+    )
+    with pytest.raises(InvalidOption, match="the columns that it was laid out by are gone"):
+        zskip.cluster(catalog.load_table("n.t"))
+    zskip.cluster(catalog.load_table("n.t"), by="g")
+    assert list(zskip.open(catalog.load_table("n.t")).clustering()) == ["g"]
+
+
+def test_the_columns_that_are_left_of_a_layout_may_weigh_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, laid_out([*range(200)]))
+    zskip.cluster(path, by=["g", "s.x", "k"], files=8, weights=[1, 0, 0])
+    write_deltalake(path, laid_out([*range(200)]).drop_columns("g"), mode="overwrite", schema_mode="overwrite")
+    require_laid_out_by(lambda: zskip.open(path), [], laid_out([5, 300]).drop_columns("g"))
+    zskip.cluster(path)
+    assert list(zskip.open(path).clustering()) == ["s.x", "k"]
+
+
+@pytest.mark.parametrize("options", LAYOUT_OPTIONS.values(), ids=LAYOUT_OPTIONS)
+@pytest.mark.parametrize(
+    ("columns", "after"),
+    [
+        (lambda rows: rows.drop_columns("g"), ["s.x", "k"]),
+        (lambda rows: rows.set_column(1, "g", pa.array([[1]] * rows.num_rows)), ["s.x", "k"]),  # which has no order
+        (lambda rows: rows.set_column(1, "g", rows["s"]), ["s.x", "k"]),
+        (lambda rows: rows.set_column(1, "g", rows["g"].cast(pa.string())), ["g", "s.x", "k"]),
+        (lambda rows: rows.drop_columns(["g", "s"]), ["k"]),
+    ],
+    ids=["drop", "list", "struct", "text", "drop all but the key"],
+)
+def test_a_layout_follows_the_columns_of_a_delta_table(
+    columns: Callable[[pa.Table], pa.Table], after: list[str], options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, laid_out([*range(200)]))
+    zskip.cluster(path, by=["g", "s.x", "k"], files=8, **options)
+    write_deltalake(path, columns(laid_out([*range(200)])), mode="overwrite", schema_mode="overwrite")
+    require_laid_out_by(lambda: zskip.open(path), after, columns(laid_out([5, 300])))
+    assert zskip.cluster(path).files_rewritten > 0
+    assert list(zskip.open(path).clustering()) == after
 
 
 def test_a_stale_iceberg_table_is_refused(catalog: Catalog) -> None:

@@ -18,6 +18,7 @@ from zskip.errors import CommitConflict, DamagedIndex, ForeignTable, TableError,
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
+from zskip.table_formats.followed_layout import followed
 from zskip.table_formats.source import Content, Source
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
@@ -60,7 +61,10 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
                 _vacuum_at_intervals(parts, made)
             return made
     content = source.read()
-    files, sketches = content.files, tuple[SketchRecord, ...]()
+    files, sketches, layout = content.files, tuple[SketchRecord, ...](), None
+    if known is not None and known.layout is not None:
+        recreated = known.details.get("table") != content.state["table"]
+        layout = followed(known.layout, known.schema, content.schema, recreated=recreated)
     if known is not None and known.sketches:
         files, sketches = _with_sketches(content, Index(source.storage, known, parts=parts))
     return commit(
@@ -70,6 +74,7 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         add=files if len(files) else None,
         replace_all=known is not None,
         schema=content.schema,
+        layout=layout,
         managed=False,
         partition_by=content.partition_by,
         details=content.state,

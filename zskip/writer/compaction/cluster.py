@@ -35,6 +35,7 @@ from zskip.plan.survivors import Survivors
 from zskip.stats import DataFiles
 from zskip.storage import Listing, Staged, Storage, hive
 from zskip.storage.local import LocalStorage
+from zskip.table_formats.followed_layout import followed
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import Replacement, Source
 from zskip.tablelog.commit import commit
@@ -117,7 +118,9 @@ def _laid_out_by(snapshot: Snapshot, options: WriteOptions, *, full: bool) -> tu
     if not options.by and known is not None:
         options = replace(options, by=tuple(known.options["by"]))
     if not options.by and options.workload is None:
-        raise InvalidOption("Give by=, the columns to lay out by: this table has no layout yet.")
+        is_gone = known is not None and not known.columns
+        why = "the columns that it was laid out by are gone" if is_gone else "this table has no layout yet"
+        raise InvalidOption(f"Give by=, the columns to lay out by: {why}.")
     by = [column.path for column in snapshot.schema.orderable(options.by)]
     options = replace(options, by=by, partition_by=snapshot.partition_by)
     if known is None or full or list(known.options["by"]) != by:
@@ -202,7 +205,7 @@ def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, 
         replaced = source.replace_files(Replacement(index, files.numbers, laid_out, tables, index_of))
     assert replaced is not None
     runs = [*runs, *sorted({match[1] for path in replaced.paths if (match := _RUN.search(path))})]
-    _record(replaced.source, snapshot.details["table"], append.layout_record(made[0], options), runs)
+    _record(replaced.source, snapshot, append.layout_record(made[0], options), runs)
     return _Made(replaced.source, replaced.version, runs, len(replaced.paths))
 
 
@@ -231,22 +234,23 @@ def _plain(schema: Schema) -> Schema:
     return Schema(pa.schema([field.remove_metadata() for field in schema.arrow]))
 
 
-def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str]) -> None:
-    """Record the layout, and the runs that followed it, in the index of the table's newest version.
+def _record(source: Source, base: Snapshot, record: LayoutRecord, runs: Sequence[str]) -> None:
+    """Record the layout of ``base``, and the runs that followed it, in the index of the table's newest version.
 
     If this fails, the next call lays out more files than it needs to, and nothing else is wrong.
     """
     kept: dict[str, Any] = {**record.options, "runs": list(runs)}
     for _ in range(_ATTEMPTS):
         index = index_of(source)
-        if index.snapshot.details["table"] != table:  # another table was created in its place
+        if index.snapshot.details["table"] != base.details["table"]:  # another table was created in its place
             return
+        layout = followed(replace(record, options=kept), base.schema, index.snapshot.schema)
         try:
             commit(
                 index.parts,
                 index.snapshot,
                 "cluster",
-                layout=replace(record, options=kept),
+                layout=layout,
                 managed=False,
                 details=index.snapshot.details,
                 still=_refuse,
