@@ -138,6 +138,34 @@ def test_times_with_a_zone_are_those_in_utc_from_a_relation_as_from_parquet(tmp_
             zskip.write(con.sql("SELECT 1 AS n, ['12:00:00+01'::TIMETZ] AS l"), tmp_path / "l", by="n")
 
 
+def test_a_variant_is_refused_and_not_written_as_its_parts(tmp_path: Path) -> None:
+    folder, table = tmp_path / "folder", tmp_path / "t"
+    folder.mkdir()
+    zskip.write(pa.table({"n": [1]}), table, by="n")
+    with duckdb.connect() as con:
+        rows = con.sql("SELECT n, {'a': n}::VARIANT AS v FROM range(9) x(n)")
+        for path in (folder / "0.parquet", table / "other.parquet"):
+            rows.write_parquet(str(path))
+        for write in (
+            lambda: zskip.write(rows, tmp_path / "new", by="n"),
+            lambda: zskip.write(con.sql("SELECT 1 AS n, [{'x': 5::VARIANT}] AS v"), tmp_path / "new", by="n"),
+            lambda: zskip.write(folder, tmp_path / "new", by="n"),
+            lambda: zskip.open(table).append(folder / "0.parquet"),
+            lambda: zskip.open(table).adopt(),
+            lambda: zskip.cluster(folder, by="n"),
+        ):
+            with pytest.raises(SchemaError, match="is a VARIANT, which cannot be written: cast it"):
+                write()
+        assert zskip.sql(f"FROM '{folder}'", con).types == rows.types
+        assert zskip.open(table).count() == 1
+
+
+def test_a_struct_may_have_the_fields_of_a_variant(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1], "v": pa.array([{"metadata": b"a", "value": b"b"}])})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    assert zskip.write(tmp_path / "0.parquet", tmp_path / "t", by="n").to_arrow().equals(rows)
+
+
 def test_a_folder_that_is_only_indexed_is_read_as_it_lies_there_now(tmp_path: Path) -> None:
     """Files that came after the index were left out, and one that had gone was an error."""
     raw = tmp_path / "raw"

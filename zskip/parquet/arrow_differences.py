@@ -1,8 +1,9 @@
-"""Parquet types that Arrow reads as types with another order, equality or range; and INT96."""
+"""Parquet types that Arrow reads as types with another order, equality or range; INT96; and VARIANT."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -162,6 +163,24 @@ def _merged(type: pa.DataType, marked: pa.DataType, own: pa.DataType) -> pa.Data
     if _is_list(type) and _is_list(marked):
         return _list(type, _merged(type.value_type, marked.value_type, own.value_type))
     return in_utc(type) if marked != own else type
+
+
+# Arrow reads a VARIANT as the struct that stores it, and would write it as that struct.
+
+_VARIANT = re.compile(r" group field_id=-?\d+ (.+) \(Variant\b")
+
+
+def variants(schema: pa.Schema, file: ParquetSchema) -> list[str]:
+    """The names of a file's columns and fields that are VARIANTs. ``schema``: the file's in Arrow."""
+    if not any(map(_may_hold_variant, schema.types)):
+        return []
+    return _VARIANT.findall(repr(file))  # pyarrow tells the types of leaves alone
+
+
+def _may_hold_variant(type: pa.DataType) -> bool:
+    inner = [type.field(number) for number in range(type.num_fields)]
+    is_one = t.is_struct(type) and {"metadata", "value"} <= {field.name for field in inner}
+    return is_one or any(_may_hold_variant(field.type) for field in inner)
 
 
 def in_utc(type: pa.DataType) -> pa.DataType:

@@ -28,6 +28,7 @@ from zskip.tablelog.snapshot import Snapshot
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Rows
 from zskip.writer.options import WriteOptions
+from zskip.writer.storable import refuse_variants_of_file
 
 _CLAIMS = "_zskip/adopt"
 _APPLICATION = "zskip adopt"
@@ -106,6 +107,8 @@ def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
     Names of folders are read in the types of the table's columns. Raises `SchemaMismatch`.
     """
     schema, _ = footers.read(storage, None, None, listing=files)
+    for numbers, arrow, leaves in footers.both_schemas(storage, files):
+        refuse_variants_of_file(arrow, leaves, storage.uri_of(files.path[numbers[0]].as_py()))
     folders = hive.partitions(files.path)
     own = {name: base.schema.arrow.field(name).type for name in folders if name in base.schema.arrow.names}
     for name, type in own.items():

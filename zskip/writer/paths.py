@@ -40,7 +40,13 @@ from zskip.tablelog.table_folders import refuse_files_of_tables
 from zskip.writer import row_source
 from zskip.writer.evolution import united
 from zskip.writer.row_source import Part, RowSource
-from zskip.writer.storable import compact_strings, storable_rows, storable_schema, with_encoded
+from zskip.writer.storable import (
+    compact_strings,
+    refuse_variants_of_file,
+    storable_rows,
+    storable_schema,
+    with_encoded,
+)
 
 KINDS = {
     **dict.fromkeys(PARQUET_ENDINGS, "parquet"),
@@ -220,6 +226,8 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
         read_footers = [*map(_footer, files)]
     footers = [footer for footer, _ in read_footers]
     folders = _folder_values(files)
+    for file, (footer, schema) in zip(files, read_footers, strict=True):
+        refuse_variants_of_file(schema, footer.schema, file.name)
     try:
         own = [with_parquet_types(schema, footer) for footer, schema in read_footers]
         int96 = {each: footer.schema for each, footer in zip(own, footers, strict=True) if holds_int96(footer.schema)}

@@ -10,6 +10,7 @@
 | date64                                       | date32                                            |
 | times with a zone, of DuckDB or in Parquet   | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
+| VARIANT                                      | refused: Arrow would write the struct in it       |
 
 All other types are unchanged. The metadata of fields and of pandas is dropped; that of geometries is kept
 without what holds for one file alone.
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.offsets import offsets_of
 from zskip.errors import SchemaError, SchemaMismatch
-from zskip.parquet.arrow_differences import geo_metadata
+from zskip.parquet.arrow_differences import ParquetSchema, geo_metadata, variants
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
@@ -47,6 +48,7 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         names[name.lower()] = name
     for field in schema:
         _require_different_fields(field.type, field.name)
+        _refuse_variants(field)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
     for field in kept:
         try:
@@ -67,6 +69,23 @@ def _require_different_fields(type: pa.DataType, path: str) -> None:
         raise SchemaError(f'The struct "{path}" has several fields "{twice}": nothing tells them apart. Rename one.')
     for field in inner:
         _require_different_fields(field.type, f"{path}.{field.name}")
+
+
+def _refuse_variants(field: pa.Field) -> None:
+    if (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant":
+        raise _variant_refused(field.name)
+    for number in range(field.type.num_fields):
+        _refuse_variants(field.type.field(number))
+
+
+def refuse_variants_of_file(schema: pa.Schema, file: ParquetSchema, path: str) -> None:
+    """Raise `SchemaError` for a Parquet file with a VARIANT. ``schema``: the file's in Arrow."""
+    if names := variants(schema, file):
+        raise _variant_refused(names[0], f" in {path}")
+
+
+def _variant_refused(name: str, place: str = "") -> SchemaError:
+    return SchemaError(f'The column "{name}"{place} is a VARIANT, which cannot be written: cast it, or leave it out.')
 
 
 _ENGINE_METADATA = {b"pandas", b"ARROW:schema", b"geo"}

@@ -50,7 +50,7 @@ from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.evolution import may_round
 from zskip.writer.options import WriteOptions
 from zskip.writer.row_source import of_reader
-from zskip.writer.storable import storable_schema
+from zskip.writer.storable import refuse_variants_of_file, storable_schema
 from zskip.writer.write import Written, write_files
 
 _LOG = logging.getLogger("zskip")
@@ -343,9 +343,11 @@ def cluster_folder(
 def _exact(storage: Storage, listing: Listing, base: Snapshot) -> Iterator[tuple[pa.Schema, pq.ParquetSchema]]:
     """The schemas of a folder's files, in Arrow and in Parquet.
 
-    Raises `SchemaMismatch` if rows that are written in the types of the folder would no longer be those of a file.
+    Raises `SchemaMismatch` if rows that are written in the types of the folder would no longer be those of a file, and
+    `SchemaError` for a VARIANT.
     """
     for numbers, schema, leaves in both_schemas(storage, listing):
+        refuse_variants_of_file(schema, leaves, storage.uri_of(listing.path[numbers[0]].as_py()))
         for field in schema:
             if field.name in base.partition_by or field.name not in base.schema.arrow.names:
                 continue
