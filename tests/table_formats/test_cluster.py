@@ -22,6 +22,7 @@ from tests.table_formats.asking import require_same, rows
 from tests.table_formats.logs import changed_commit, first_commit
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, InvalidOption, UnsupportedFormat
+from zskip.table_formats import delta as delta_format
 from zskip.table_formats.delta import _WRITER_FEATURES
 
 RANDOM = np.random.default_rng(3)
@@ -241,6 +242,43 @@ def test_a_layout_follows_the_columns_of_a_delta_table(
     require_laid_out_by(lambda: zskip.open(path), after, columns(laid_out([5, 300])))
     assert zskip.cluster(path).files_rewritten > 0
     assert list(zskip.open(path).clustering()) == after
+
+
+def test_a_table_is_laid_out_while_others_append_to_it(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth request for the commit was not made."""
+    catalog.create_table("n.t", schema=shuffled(1).schema).append(shuffled())
+    delta(tmp_path / "t")
+    commit, bounds = catalog.commit_table, delta_format._stats
+
+    def meanwhile(append: Callable[[pa.Table], object], before: Callable[..., Any]) -> Callable[..., Any]:
+        left = iter(range(9))
+
+        def call(*given: Any) -> Any:
+            if next(left, None) is not None:
+                append(shuffled(1))
+            return before(*given)
+
+        return call
+
+    loaded = catalog.load_table("n.t")
+
+    def append_to_iceberg(rows: pa.Table) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(catalog, "commit_table", commit)
+            catalog.load_table("n.t").append(rows)
+
+    monkeypatch.setattr(catalog, "commit_table", meanwhile(append_to_iceberg, commit))
+    monkeypatch.setattr(
+        delta_format,
+        "_stats",
+        meanwhile(lambda rows: write_deltalake(tmp_path / "t", rows, mode="append"), bounds),
+    )
+    assert zskip.cluster(loaded, by="a", files=4).files_written == 4
+    assert zskip.open(catalog.load_table("n.t")).count() == 4009
+    assert zskip.cluster(tmp_path / "t", by="a", files=4).files_written == 4
+    assert zskip.open(tmp_path / "t").count() == 8009
 
 
 def test_a_stale_iceberg_table_is_refused(catalog: Catalog) -> None:

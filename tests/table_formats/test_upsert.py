@@ -365,6 +365,7 @@ def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, mo
         return stats(*given)
 
     monkeypatch.setattr(delta, "_stats", overtaken)
+    monkeypatch.setattr(delta, "COMMIT_ATTEMPTS", 5)
     monkeypatch.setattr("zskip.writer.upsert._ATTEMPTS", 3)
     with pytest.raises(CommitConflict, match="other writers came first"):
         table.open().upsert(rows_of([1], 2), on="id")

@@ -44,6 +44,7 @@ from zskip.storage import Staged, Storage, hive, open_storage
 from zskip.storage.local import LocalStorage
 from zskip.table_formats.deletion_vectors import positions
 from zskip.table_formats.source import (
+    COMMIT_ATTEMPTS,
     FIELD_ID,
     RESTORE,
     STORED_AS,
@@ -102,8 +103,6 @@ _PARTITION_TYPES = (t.is_string, t.is_integer, t.is_date, t.is_boolean)
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.", "__CHAR_VARCHAR_TYPE_STRING")
 """Keys of a column's metadata that restrict its values."""
 _LONGEST_TEXT, _EXACT_DIGITS = 64, 15
-
-_ATTEMPTS = 5
 
 
 def commit_path(version: int) -> str:
@@ -340,12 +339,12 @@ class DeltaSource:
             return None
         with Staged(self._take_back) as staged:
             files = new.write(self.storage, staged)
-            for attempt in range(_ATTEMPTS):
+            for attempt in range(COMMIT_ATTEMPTS):
                 try:
                     return Replaced(self, _commit(self, new, files, staged), files.path.to_pylist())
                 except CommitConflict:
                     # The batch may be what others have committed: whoever has it must ask again.
-                    if new.batch is not None or attempt == _ATTEMPTS - 1:
+                    if new.batch is not None or attempt == COMMIT_ATTEMPTS - 1:
                         raise
                 new = new.again(self)
         raise AssertionError

@@ -43,6 +43,7 @@ from zskip.table_formats.iceberg_metadata import (
     refuse_type,
 )
 from zskip.table_formats.source import (
+    COMMIT_ATTEMPTS,
     DEFAULT,
     FIELD_ID,
     STORED_AS,
@@ -70,7 +71,6 @@ _LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.pa
 """Table properties that set folders for new files."""
 
 _PARQUET_ID = b"PARQUET:field_id"
-_ATTEMPTS = 5
 _RUN = "zskip.run"
 """The property of a snapshot that tells which call of zskip has made it."""
 
@@ -287,7 +287,7 @@ class IcebergSource:
                 made = list(_write_data_files(table, part, run, numbers))
                 staged.add(file.file_path for file in made)
                 written += made
-            for attempt in range(_ATTEMPTS):
+            for attempt in range(COMMIT_ATTEMPTS):
                 for file in written:
                     if not table.io.new_input(file.file_path).exists():
                         raise CommitConflict(f"{file.file_path} was removed, as by a clean-up of orphans.")
@@ -295,8 +295,10 @@ class IcebergSource:
                     _commit(table, replaced, written, run, staged)
                     break
                 except CommitFailedException as error:
-                    if attempt == _ATTEMPTS - 1:
-                        raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+                    if attempt == COMMIT_ATTEMPTS - 1:
+                        raise CommitConflict(
+                            f"Other writers came first {COMMIT_ATTEMPTS} times ({first_line(error)})."
+                        ) from error
                 _refresh(table)
                 new = new.again(self.after_commit())
                 replaced = _live_entries(self, table, new.index.paths(new.gone))

@@ -33,6 +33,9 @@ default, as text, for the rows of files that lack it."""
 RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
 """The advice in errors about a missing or damaged file of a log."""
 
+COMMIT_ATTEMPTS = 50
+"""How often `Source.replace_files` asks for its commit while others commit first."""
+
 _LOG = Writer("zskip", (1,))
 """As a writer of bounds, a log is trusted: truncated upper bounds are rounded up, and no bound is zeroed."""
 
