@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,6 +75,41 @@ def start(storage: Storage, *names: str, groups: int = 2) -> Snapshot:
 def names_of(storage: Storage, snapshot: Snapshot) -> list[str]:
     index = Index(storage, snapshot)
     return sorted(index.paths(np.arange(len(index))).to_pylist())
+
+
+HOURS = "{:02}:00:00"
+WIDENED = [
+    pytest.param(old, new, form, id=f"{old} then {new}")
+    for form, types in (
+        (f"TIME '{HOURS}'", [pa.time32("ms"), pa.time64("us")]),
+        (f"TIMESTAMP '2024-01-01 {HOURS}'", [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")]),
+        (f"TIMESTAMPTZ '2024-01-01 {HOURS}+00'", [pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")]),
+        ("{}", [pa.int32(), pa.int64(), pa.decimal128(22, 2)]),
+        ("{}", [pa.int32(), pa.float64()]),
+        ("{}", [pa.decimal128(12, 1), pa.decimal128(20, 3)]),
+    )
+    for old, new in itertools.permutations(types, 2)
+]
+
+
+@pytest.mark.parametrize(("old", "new", "form"), WIDENED)
+def test_bounds_stay_true_where_a_refresh_widens_a_type(
+    old: pa.DataType, new: pa.DataType, form: str, tmp_path: Path
+) -> None:
+    """The entry has bounds as integers in the unit of the column, and kept those in the older unit."""
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        for number, type in enumerate([old, old, old, new]):
+            literals = ", ".join(f"({form.format(value)})" for value in range(4 * number + 1, 4 * number + 5))
+            rows = con.sql(f"FROM (VALUES {literals}) t(v)").to_arrow_table()
+            if number == 3:
+                table = zskip.index(tmp_path)
+            pq.write_table(rows.cast(pa.schema({"v": type})), tmp_path / f"{number}.parquet")
+    table.refresh()
+    for opened in (table, zskip.open(tmp_path)):
+        for value in range(1, 17):
+            assert opened.plan(f"v = {form.format(value)}").count() == 1
+            assert opened.plan(f"v <= {form.format(value)}").count() == value
 
 
 def test_a_commit_can_be_loaded_as_it_was_made(storage: Storage) -> None:

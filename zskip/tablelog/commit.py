@@ -26,7 +26,7 @@ from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
-from zskip.tablelog.shards import FANOUT, FILES_PER_SHARD, write_shards
+from zskip.tablelog.shards import FANOUT, FILES_PER_SHARD, retyped, write_shards
 from zskip.tablelog.snapshot import LayoutRecord, Shard, SketchRecord, Snapshot
 
 _LOG = logging.getLogger("zskip")
@@ -217,6 +217,10 @@ class _Attempt:
             kept = change.restored.shards
         else:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
+            dimensions = _dimensions(change, newest)
+            after = replace(newest, schema=schema, dimensions=dimensions).indexed
+            if after != newest.indexed:
+                kept = tuple(retyped(shard, newest.indexed, after) for shard in kept)
         # Columns that the statistics of the new files lack were added after these files were written.
         since = base.version if change.schema is None else newest.version + 1
         partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by

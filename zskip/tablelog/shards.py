@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,21 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
             raise SchemaMismatch(f'The column "{path}" holds a text that is not UTF-8: {error}') from error
         found[path] = Bounds(*ends, nulls, nans)
     return found
+
+
+def retyped(shard: Shard, before: Schema, after: Schema) -> Shard:
+    """A shard whose ranges have the types of a later schema. In JSON, a time has the unit of its column's type."""
+    ranges = dict(shard.ranges)
+    for path, bounds in shard.ranges.items():
+        old, new = before.columns.get(path), after.columns.get(path)
+        if old is None or new is None or old.type == new.type:
+            continue
+        try:
+            ends = t.encode_values(_restored(t.decode_values([bounds.lower, bounds.upper], old.type), new.type))
+        except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
+            raise DamagedIndex(f'The index holds bounds of "{path}" that are no {old.type}.') from error
+        ranges[path] = replace(bounds, lower=ends[0], upper=ends[1])
+    return replace(shard, ranges=ranges)
 
 
 def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array:
