@@ -40,6 +40,9 @@ from zskip.storage import local as local_module
 from zskip.tablelog import commit, freshness, indexing, log, vacuum
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot, Totals, from_bytes, to_bytes
+from zskip.writer.append import append
+from zskip.writer.open_source import open_source
+from zskip.writer.options import WriteOptions
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
 STORES = ["local", "memory"]
@@ -75,6 +78,16 @@ def start(storage: Storage, *names: str, groups: int = 2) -> Snapshot:
 def names_of(storage: Storage, snapshot: Snapshot) -> list[str]:
     index = Index(storage, snapshot)
     return sorted(index.paths(np.arange(len(index))).to_pylist())
+
+
+def test_files_written_beside_a_wider_type_have_their_bounds_in_it(tmp_path: Path) -> None:
+    zskip.write(pa.table({"v": range(10)}), tmp_path, by="v")
+    storage = open_storage(tmp_path)
+    before = log.load(storage)
+    zskip.open(tmp_path).append(pa.table({"v": pa.array(range(10, 20)).cast(pa.decimal128(22, 2))}))
+    append(storage, before, open_source(pa.table({"v": range(20, 30)})), WriteOptions())
+    for value in range(30):
+        assert zskip.open(tmp_path).plan(f"v = {value}").count() == 1
 
 
 HOURS = "{:02}:00:00"

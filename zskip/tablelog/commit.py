@@ -217,20 +217,22 @@ class _Attempt:
             kept = change.restored.shards
         else:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
-            dimensions = _dimensions(change, newest)
-            after = replace(newest, schema=schema, dimensions=dimensions).indexed
-            if after != newest.indexed:
-                kept = tuple(retyped(shard, newest.indexed, after) for shard in kept)
         # Columns that the statistics of the new files lack were added after these files were written.
         since = base.version if change.schema is None else newest.version + 1
         partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
+        dimensions = _dimensions(change, newest)
+        after = replace(newest, schema=schema, dimensions=dimensions).indexed
+        written = replace(base, schema=change.schema or base.schema, dimensions=dimensions).indexed
         candidate = newest.followed_by(
             commit_id=self.commit_id,
             schema=schema,
             managed=change.managed if change.replace_all else (change.restored or newest).managed,
             partition_by=partition_by,
             layout=layout,
-            shards=(*kept, *self._shards(schema, since, layout, partition_by)),
+            shards=(
+                *retyped(kept, (change.restored or newest).indexed, after),
+                *retyped(self._shards(schema, since, layout, partition_by), written, after),
+            ),
             operation=change.operation,
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
@@ -238,7 +240,7 @@ class _Attempt:
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             sketches=self._sketches(newest),
             uniform=_uniform(change, newest),
-            dimensions=_dimensions(change, newest),
+            dimensions=dimensions,
         )
         if change.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)

@@ -213,8 +213,12 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
     return found
 
 
-def retyped(shard: Shard, before: Schema, after: Schema) -> Shard:
-    """A shard whose ranges have the types of a later schema. In JSON, a time has the unit of its column's type."""
+def retyped(shards: Sequence[Shard], before: Schema, after: Schema) -> tuple[Shard, ...]:
+    """Shards with their ranges in the types of another schema. In JSON, a time has the unit of its column's type."""
+    return tuple(shards) if before == after else tuple(_retyped(shard, before, after) for shard in shards)
+
+
+def _retyped(shard: Shard, before: Schema, after: Schema) -> Shard:
     ranges = dict(shard.ranges)
     for path, bounds in shard.ranges.items():
         old, new = before.columns.get(path), after.columns.get(path)
