@@ -164,6 +164,37 @@ def test_values_of_hive_folders(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("folders", "by_duckdb"),
+    [
+        (["p=1/q=x", "p=-2/q=y%20z", "p=__HIVE_DEFAULT_PARTITION__/q="], True),
+        (["p=1/q=x", "p=2"], False),
+        (["p=1/q=x", "q=y/p=2"], False),
+        (["p=1/q=x", "p=2/q=y/r=3"], False),
+        (["p=1/q=x", "p=2/q=y=z"], False),
+        (["p=1/q=x", "p=2/q=y?z"], False),
+        (["p=1/q=x", "p=0x10/q=y"], False),
+        (["p=1/q=x", "p=null/q=y"], False),
+        (["%70=1/q=x"], False),
+    ],
+)
+def test_duckdb_reads_plain_names_of_folders_itself(folders: list[str], by_duckdb: bool, tmp_path: Path) -> None:
+    for number, folder in enumerate(folders):
+        (tmp_path / folder).mkdir(parents=True)
+        # The folder's value counts, not the file's.
+        rows = pa.table({"q": ["of the file"] * 3, "id": [number, number + 10, number + 20]})
+        pq.write_table(rows, tmp_path / folder / "0.parquet")
+    schema = pa.schema({"p": pa.int64(), "id": pa.int64(), "q": pa.string()})
+    paths = sorted(map(str, tmp_path.rglob("*.parquet")))
+    scan = native_scan(paths, schema, partition_by=["p", "q"], held={"id": "id", "p": None, "q": None})
+    found = sorted(duckdb.sql(scan.sql, params=dict(scan.parameters)).fetchall(), key=lambda row: row[1])
+    assert ("hive_types" in scan.sql) is by_duckdb
+    values = [hive.values_of(f"{each}/") for each in folders]
+    texts = {text: None if text == "null" else int(text, 0) for each in values if (text := each["p"]) is not None}
+    wanted = [(texts.get(each["p"] or ""), number, each.get("q")) for number, each in enumerate(values)]
+    assert found[: len(folders)] == wanted
+
+
 # Names of hive folders in forms other than those that zskip writes.
 FOLDER_NAMES = [
     ["1", "-0", "0x10", "0b11", " 1"],

@@ -132,6 +132,7 @@ def read_of_files(
     """
     _refuse_ambiguous(schema.names)
     taken = schema.names
+    in_folders = None if form is not None else _in_folders(files, schema, partition_by)
     if columns is not None:
         # A read without any column of the files would have no rows.
         in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
@@ -148,8 +149,9 @@ def read_of_files(
         return Select(f"(SELECT {nothing or 'NULL'}{added}{bound} WHERE false)", {})
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     # The default, "filename", may be one of the table's columns.
-    file = file_column or (file_column_name(taken) if partition_by and form is None else None)
-    options = _Options(any(holds_floats(field.type) for field in stored), file, guard)
+    by_path = form is None and in_folders is None and bool(partition_by)
+    file = file_column or (file_column_name(taken) if by_path else None)
+    options = _Options(any(holds_floats(field.type) for field in stored), file, in_folders or {}, guard)
     if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
         held = None
     deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
@@ -186,10 +188,13 @@ def read_of_files(
     if form is not None:
         values |= form.columns(types)
         parameters |= form.parameters()
-    elif partition_by:
+    elif by_path:
         folders = _folders(files, partition_by)
         values |= {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
-    as_stored = values == {name: identifier(name) for name in schema.names}
+    else:
+        values |= {name: identifier(name) for name in partition_by}
+    in_order = schema.names == [*stored.names, *partition_by]
+    as_stored = in_order and values == {name: identifier(name) for name in schema.names}
     if as_stored and within is None and deleted is None and not closed:
         return Select(source, parameters)
     selected = [f"{values[name]} AS {identifier(name)}" for name in schema.names]
@@ -209,10 +214,15 @@ def read_of_files(
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """The options of ``read_parquet``. ``file_column``: a column that it adds · others: as in `read_of_files`."""
+    """The options of ``read_parquet``.
+
+    ``file_column``: a column that it adds · ``in_folders``: the types of the columns that it reads from the names of
+    folders · others: as in `read_of_files`.
+    """
 
     may_hold_nan: bool
     file_column: str | None
+    in_folders: Mapping[str, str]
     guard: str
 
     def plain(self) -> str:
@@ -221,7 +231,9 @@ class _Options:
 
     def bound(self, types: Mapping[str, str]) -> str:
         """Columns that every file has in some order and type, and others only if the statement does not read them."""
-        all_types = types if self.file_column is None else {**types, self.file_column: "VARCHAR"}
+        all_types = {**types, **self.in_folders}
+        if self.file_column is not None:
+            all_types[self.file_column] = "VARCHAR"
         return self._read(bound_schema=_struct({name: literal(type) for name, type in all_types.items()}))
 
     def with_schema(self, columns: Sequence[StoredColumn], shown: Mapping[str, str]) -> str:
@@ -239,6 +251,10 @@ class _Options:
 
     def _read(self, **options: str) -> str:
         given = {"hive_partitioning": self.guard, **options}
+        if self.in_folders:
+            given["hive_partitioning"] = f"NOT ({self.guard})"
+            given["hive_types"] = _struct({name: literal(type) for name, type in self.in_folders.items()})
+            given["hive_types_autocast"] = "false"
         if self.may_hold_nan:
             # Otherwise DuckDB assumes that a footer's bounds cover NaN, and loses NaN rows of files written by pyarrow.
             given["can_have_nan"] = "true"
@@ -266,12 +282,13 @@ def binds_schemas() -> bool:
     import duckdb
 
     with TemporaryDirectory() as folder, duckdb.connect() as con:
-        path = literal(str(Path(folder) / "probed.parquet"))
+        (Path(folder) / "c=1").mkdir()
+        path = literal(str(Path(folder) / "c=1" / "probed.parquet"))
         con.execute(f"COPY (SELECT 7::INTEGER AS a, 'x' AS b) TO {path} (FORMAT parquet)")
-        bound = "bound_schema = {'b': 'VARCHAR', 'a': 'BIGINT'}"
-        read = f"FROM read_parquet([{path}], hive_partitioning = false, {bound}) WHERE a > 6"
+        bound = "bound_schema = {'b': 'VARCHAR', 'a': 'BIGINT', 'c': 'BIGINT'}"
+        folders = "hive_partitioning = true, hive_types = {'c': 'BIGINT'}, hive_types_autocast = false"
         try:
-            return con.sql(read).fetchall() == [("x", 7)]
+            return con.sql(f"FROM read_parquet([{path}], {folders}, {bound}) WHERE a > 6").fetchall() == [("x", 7, 1)]
         except duckdb.Error:
             return False
 
@@ -352,6 +369,31 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
+_PLAIN_NAMES = {
+    "VARCHAR": re.compile(r"[^=?\\\n]*"),
+    "BIGINT": re.compile(hive.INTEGER),
+    "DATE": re.compile(hive.DATE),
+}
+
+
+def _in_folders(paths: Sequence[str], schema: pa.Schema, partition_by: Sequence[str]) -> dict[str, str] | None:
+    """The types of the partition columns if DuckDB itself can read them from the paths; else None.
+
+    Each path has to have a folder for each of them and for no other, with a name in the common form of its type.
+    """
+    types = {name: duckdb_type(schema.field(name).type) for name in partition_by}
+    if not types or any(type not in _PLAIN_NAMES for type in types.values()):
+        return None
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        found = [part.partition("=") for part in folder.split("/") if "=" in part]
+        if [name for name, _, _ in found] != list(types):
+            return None
+        for name, _, text in found:
+            if text != hive.NULL and not _PLAIN_NAMES[types[name]].fullmatch(text):
+                return None
+    return types
+
+
 def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str]:
     """The spelling of each partition column in the names of folders. Usually the first path has all of them."""
     spellings: dict[str, str] = {}
@@ -366,11 +408,9 @@ def _partition_value(file: str, folder: str, type: str) -> str:
     """SQL for the value in a path's folder: NULL without such a folder, and an empty string for an empty value."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
     value = f"url_decode(left(nullif(regexp_extract({identifier(file)}, {literal(pattern)}, 1), ''), -1))"
-    value = f"nullif({value}, {literal(hive.NULL)})"
-    if type == "VARCHAR":
-        return value
-    # Beside numbers and dates, the word NULL is no value.
-    return f"CAST(CASE WHEN lower({value}) <> 'null' THEN {value} END AS {type})"
+    if type != "VARCHAR":  # beside numbers and dates, the word NULL is no value
+        value = f"regexp_replace({value}, '^null$', {literal(hive.NULL)}, 'i')"
+    return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
 
 
 def holds_floats(arrow: pa.DataType) -> bool:
