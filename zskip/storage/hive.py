@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
 _LONGEST_NAME = 255  # bytes, on most file systems
-INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+INTEGER = re.compile("^(0|-?[1-9][0-9]{0,17})$")
+DATE = re.compile("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
 _FIT = (t.is_integer, t.is_string, t.is_boolean, t.is_date32, lambda type: t.is_timestamp(type) and type.tz is None)
 
 
@@ -160,9 +160,9 @@ def inferred_type(texts: pa.StringArray) -> pa.DataType:
     names = pc.unique(texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL))))
     if not len(names):
         return pa.string()
-    if pc.all(pc.match_substring_regex(names, INTEGER)).as_py():
+    if pc.all(pc.match_substring_regex(names, INTEGER.pattern)).as_py():
         return pa.int64()
-    if pc.all(pc.match_substring_regex(names, DATE)).as_py():
+    if pc.all(pc.match_substring_regex(names, DATE.pattern)).as_py():
         try:
             names.cast(pa.date32())
         except pa.ArrowInvalid:

@@ -369,11 +369,7 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-_PLAIN_NAMES = {
-    "VARCHAR": re.compile(r"[^=?\\\n]*"),
-    "BIGINT": re.compile(hive.INTEGER),
-    "DATE": re.compile(hive.DATE),
-}
+_PLAIN_TEXT = re.compile(r"[^=?\\\n]*")
 
 
 def _in_folders(paths: Sequence[str], schema: pa.Schema, partition_by: Sequence[str]) -> dict[str, str] | None:
@@ -381,17 +377,21 @@ def _in_folders(paths: Sequence[str], schema: pa.Schema, partition_by: Sequence[
 
     Each path has to have a folder for each of them and for no other, with a name in the common form of its type.
     """
-    types = {name: duckdb_type(schema.field(name).type) for name in partition_by}
-    if not types or any(type not in _PLAIN_NAMES for type in types.values()):
+    types = {name: schema.field(name).type for name in partition_by}
+    plain = {
+        name: hive.INTEGER if t.is_integer(type) else hive.DATE if t.is_date32(type) else _PLAIN_TEXT
+        for name, type in types.items()
+        if t.is_integer(type) or t.is_date32(type) or t.is_string(type)
+    }
+    if not plain or plain.keys() != types.keys():
         return None
     for folder in {path.rpartition("/")[0] for path in paths}:
         found = [part.partition("=") for part in folder.split("/") if "=" in part]
         if [name for name, _, _ in found] != list(types):
             return None
-        for name, _, text in found:
-            if text != hive.NULL and not _PLAIN_NAMES[types[name]].fullmatch(text):
-                return None
-    return types
+        if any(text != hive.NULL and not plain[name].fullmatch(text) for name, _, text in found):
+            return None
+    return {name: duckdb_type(type) for name, type in types.items()}
 
 
 def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str]:
