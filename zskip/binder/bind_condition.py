@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import reduce
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -23,7 +22,7 @@ from zskip.binder.bind import bind
 from zskip.binder.typed_conditions import predicate
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnsupportedSql, shown
-from zskip.language import Predicate, conjunction
+from zskip.language import Predicate, conjunction, tree
 from zskip.language.bound import Constant, complement
 from zskip.language.tree import Node
 
@@ -146,7 +145,7 @@ def bind_condition(
         return given
     if isinstance(given, str):
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-    return bind_expression(_filters(given) if isinstance(given, list) else given, schema, now)
+    return _bound_filters(given, schema) if isinstance(given, list) else bind_expression(given, schema, now)
 
 
 _COMPARISONS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
@@ -162,17 +161,28 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
 }
 
 
-def _filters(given: list[Any]) -> pc.Expression:
-    """The expression of pyarrow for a list of filters. Raises `InvalidOption`."""
+_AS_IN_SQL = {"==": "=", "!=": "<>"}
+
+
+def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
+    """The condition for a list of filters, with pyarrow's meaning. Raises `InvalidOption`, and `UnsupportedSql`."""
     alternatives = given if given and all(isinstance(each, list) for each in given) else [given]
     try:
-        ands = [
-            reduce(operator.and_, [_COMPARISONS[op](pc.field(name), value) for name, op, value in each])
+        filters = [
+            [(name, _COMPARISONS[op](pc.field(name), value), op, value) for name, op, value in each]
             for each in alternatives
         ]
+        if not all(filters):
+            raise ValueError("a list without a filter")
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidOption(f'{shown(given)} is no list of filters such as [("a", "=", 1)].') from error
-    return reduce(operator.or_, ands)
+    from zskip.binder.from_arrow import number_filter
+
+    def condition(name: str, expression: pc.Expression, op: str, value: Any) -> Node:
+        found = number_filter(schema, name, _AS_IN_SQL.get(op, op), value)
+        return bind_expression(expression, schema).tree if found is None else found
+
+    return predicate(tree.or_([tree.and_([condition(*one) for one in each]) for each in filters]), schema)
 
 
 def bind_with_complement(

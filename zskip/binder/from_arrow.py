@@ -1,7 +1,7 @@
-"""Bind pyarrow's expressions, from their Substrait form.
+"""Bind pyarrow's expressions, from their Substrait form, and its lists of filters.
 
 The conditions have Arrow's meaning: NaN is unequal to everything and not greater, and IS IN is never NULL. Casts,
-arithmetic, and unsigned and nanosecond columns are not supported.
+arithmetic, and nanosecond columns are not supported in expressions, which hide their casts in Substrait.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COMPARISONS = {"equal": "=", "not_equal": "<>", "lt": "<", "lte": "<=", "gt": "
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 _EPOCH = datetime(1970, 1, 1)
+_EXACT_IN_DOUBLES = 1 << 53
 
 
 class _Unsupported(Exception):
@@ -170,10 +171,7 @@ class _Converter:
         value = self.constant(right)
         if value is None:
             return tree.unknown()
-        found = compared(self.schema, operator, column, value)
-        # In DuckDB, NaN is greater than every number.
-        above = t.is_floating(column.type) and operator in (">", ">=")
-        return tree.and_([found, tree.not_(is_nan(column))]) if above else found
+        return _compared(self.schema, operator, column, value)
 
     def membership(self, node: Message) -> Node:
         """Arrow's IS IN, to which NULL is a value like any other."""
@@ -237,6 +235,26 @@ class _Converter:
         return value
 
 
+def _compared(schema: Schema, operator: str, column: Reference, value: Any) -> Node:
+    found = compared(schema, operator, column, value)
+    # In DuckDB, NaN is greater than every number.
+    above = t.is_floating(column.type) and operator in (">", ">=")
+    return tree.and_([found, tree.not_(is_nan(column))]) if above else found
+
+
+def number_filter(schema: Schema, name: str, operator: str, value: Any) -> Node | None:
+    """The filter ``(name, operator, value)`` of a number, for which Arrow casts the column, or None for another one.
+
+    ``operator``: as in SQL. The result is that of the exact values, so it is None where Arrow's casts round.
+    """
+    column = schema.columns.get(join_path([name]))
+    if column is None or isinstance(value, bool) or operator not in _MIRRORED:
+        return None
+    whole = isinstance(value, int) and (t.is_integer(column.type) or t.is_decimal128(column.type))
+    exact = isinstance(value, float) and abs(value) < _EXACT_IN_DOUBLES and t.is_integer(column.type)
+    return _compared(schema, operator, Reference(column.path, column.type), value) if whole or exact else None
+
+
 def _literal(fields: Message) -> Any:
     """The value of a literal message; None for NULL."""
     (number, (value, *_)) = next((item for item in fields.items() if item[0] in _LITERALS), (0, (None,)))
@@ -257,13 +275,16 @@ def _decimal(data: bytes) -> Decimal:
     return t.decimal_of(int.from_bytes(_field(fields, 1), "little", signed=True), _field(fields, 3, 0))
 
 
-def _user_defined(data: bytes) -> str:
-    """A large_string, for which Substrait has no type."""
+def _user_defined(data: bytes) -> str | int:
+    """A large_string or an unsigned integer, for which Substrait has no type."""
     wrapped = _message(_field(_message(data), 2))
-    if _field(wrapped, 1) != b"type.googleapis.com/google.protobuf.StringValue":
-        raise _Unsupported
-    text: str = _field(_message(_field(wrapped, 2)), 1, b"").decode()
-    return text
+    value = _message(_field(wrapped, 2, b""))
+    match _field(wrapped, 1):
+        case b"type.googleapis.com/google.protobuf.StringValue":
+            return str(_field(value, 1, b"").decode())
+        case b"type.googleapis.com/google.protobuf.UInt64Value":
+            return int(_field(value, 1, 0))
+    raise _Unsupported
 
 
 def _timestamp(value: int) -> datetime:
@@ -282,6 +303,7 @@ _LITERALS: dict[int, Callable[[Any], Any]] = {
     13: bytes,
     14: _timestamp,
     16: lambda value: date(1970, 1, 1) + timedelta(days=_signed(value)),
+    17: lambda value: (_EPOCH + timedelta(microseconds=value)).time(),
     24: _decimal,
     27: lambda value: _timestamp(value).replace(tzinfo=UTC),
     29: lambda _: None,
