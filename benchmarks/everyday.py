@@ -10,6 +10,7 @@ delta       the same over a Delta table of these files; iceberg: over Iceberg ta
             gained a column
 columns     ten statements over 105 columns, indexed and written by zskip
 twenty      every kind of statement over 20 files, with other constants each time
+hive        statements over 20 hive folders that are only indexed
 partitions  a write of 1,000 hive partitions, and an append to each of them, beside DuckDB's COPY and deltalake
 deletes     deletes by a list of ids, beside deltalake
 wide        1,000 columns: a write, an append; an index of 3,000 columns
@@ -248,18 +249,52 @@ def twenty(folder: Path) -> None:
         "group": lambda: f"SELECT host, sum(amount) FROM {{}} WHERE i <> {one_of(10**6)} GROUP BY host",
         "count of a range": lambda: f"SELECT count(*) FROM {{}} WHERE ts > {one_of(count)}",
     }
+    with_fresh_values("20 files", kinds, (f"'{path}'", con), (f"'{path}/*.parquet'", glob))
+
+
+def hive(folder: Path) -> None:
+    """Statements over 20 hive folders that are only indexed, with other constants each time."""
+    path, count = folder / "hive", 120_000
+    random = np.random.default_rng(3)
+    for number in range(0 if path.exists() else 20):
+        (path / f"g={number}").mkdir(parents=True)
+        rows = {
+            "id": np.arange(number * count, (number + 1) * count),
+            "c": random.integers(0, 1000, count),
+            "x": random.random(count),
+            "name": [f"n{each}" for each in random.integers(0, 100, count)],
+        }
+        pq.write_table(pa.table(rows), path / f"g={number}" / "0.parquet")
+    zskip.index(path)
+    kinds: dict[str, Callable[[], str]] = {
+        "group by folder": lambda: f"SELECT g, count(*), avg(x + {random.integers(0, 10**6)}) FROM {{}} GROUP BY g",
+        "one folder": lambda: f"SELECT count(*), max(x) FROM {{}} WHERE g = {random.integers(0, 20)} AND c < 500",
+        "look-up": lambda: f"SELECT * FROM {{}} WHERE id = {random.integers(0, 20 * count)}",
+        "top 10": lambda: f"SELECT * FROM {{}} WHERE c <> {random.integers(0, 1000)} ORDER BY x DESC LIMIT 10",
+    }
+    glob = f"read_parquet('{path}/*/*.parquet', hive_partitioning = true)"
+    with_fresh_values("20 hive folders", kinds, (f"'{path}'", duckdb.connect()), (glob, duckdb.connect()))
+
+
+def with_fresh_values(
+    what: str,
+    kinds: Mapping[str, Callable[[], str]],
+    ours: tuple[str, duckdb.DuckDBPyConnection],
+    other: tuple[str, duckdb.DuckDBPyConnection],
+) -> None:
+    """Print each kind of statement over our table beside the other one; ``{}`` stands for either."""
     for name, kind in kinds.items():
         texts = [kind() for _ in range(12)]
-        ours, other = (iter(texts), iter(texts))
+        first, second = (iter(texts), iter(texts))
         both = taken(
-            lambda ours=ours: by_zskip(next(ours).replace("{}", f"'{path}'"), con),  # type: ignore[misc]
-            lambda other=other: by_duckdb(next(other).replace("{}", f"'{path}/*.parquet'"), glob),  # type: ignore[misc]
+            lambda texts=first: by_zskip(next(texts).replace("{}", ours[0]), ours[1]),  # type: ignore[misc]
+            lambda texts=second: by_duckdb(next(texts).replace("{}", other[0]), other[1]),  # type: ignore[misc]
             runs=10,
             uncounted=2,
         )
-        row(f"20 files: {name}", both[0], {"glob": both[1]})
+        row(f"{what}: {name}", both[0], {"glob": both[1]})
         wanted = 1.5 if name.startswith("join") else 1.25
-        at_most(wanted, both[0].processor / both[1].processor, f"20 files: {name}, processor time against the glob")
+        at_most(wanted, both[0].processor / both[1].processor, f"{what}: {name}, processor time against the glob")
 
 
 # --- changes ---
@@ -556,7 +591,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the tables are made, and kept for the next run")
     sections: dict[str, Callable[[Path], None]] = {kind: partial(tpch, kind=kind) for kind in TPCH}
-    others = (columns, twenty, partitions, deletes, wide, s3, fresh, metadata, vectors)
+    others = (columns, twenty, hive, partitions, deletes, wide, s3, fresh, metadata, vectors)
     sections |= {section.__name__: section for section in others}
     parser.add_argument("--sections", nargs="+", default=list(sections), choices=list(sections))
     given = parser.parse_args()
