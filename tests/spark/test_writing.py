@@ -364,6 +364,19 @@ def test_an_append_may_lack_and_add_columns(spark: SparkSession, tmp_path: Path)
         table.append(spark.createDataFrame(pa.table({"x": ["text"]})), session=spark)
 
 
+def test_an_append_may_lack_the_columns_of_the_layout(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2], "part": ["a", "b"], "y": [3, 4]})
+    table = zskip.write(rows, tmp_path / "t", by=["x", "y"], partition_by="part")
+    few = spark.createDataFrame(pa.table({"y": [5]}))
+    table.append(few)
+    zs.register_source(spark)
+    few.write.format("zskip").mode("append").save(str(tmp_path / "t"))
+    found = zs.table(spark, tmp_path / "t").select("x", "part", "y")
+    assert sorted(map(tuple, found.where("x IS NULL").collect())) == [(None, None, 5)] * 2
+    assert zskip.open(tmp_path / "t").plan("y = 5 AND part IS NULL").count() == 2
+    assert found.count() == 4
+
+
 def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     user = np.where(random.random(50_000) < 0.6, 7, random.integers(0, 10_000, 50_000))

@@ -439,8 +439,9 @@ class _WriteJob:
         """Commit the files of all tasks at once. Raises `CommitConflict` after removing the files."""
         storage, base = self._base()
         by = append.kept_options(base, WriteOptions()).by
+        columns = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
         whole = Written(
-            fitted(self.rows.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
+            fitted(columns.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
             DataFiles.concat([part.files for part in parts]),
             sum(part.rows for part in parts),
             max([part.rows_per_file for part in parts], default=1),

@@ -168,7 +168,7 @@ def _write(
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work
-    df = _conformed(rows.df, schema)
+    df = _conformed(rows.df, schema, options)
     star = None if options.star is None else options.star(storage)
     joined, wide = (df, schema) if star is None else _joined(df, schema, star)
     sampled = staging.count_and_sample(joined, wide, options)
@@ -181,14 +181,20 @@ def _write(
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
 
-def _conformed(df: DataFrame, schema: Schema) -> DataFrame:
-    """The rows cast to the table's types. Columns that they lack are not added; readers fill them with NULL."""
+def _conformed(df: DataFrame, schema: Schema, options: WriteOptions) -> DataFrame:
+    """The rows cast to the table's types. Of the columns that they lack, those that the layout reads are added, NULL in
+    all rows; readers fill the others with NULL."""
+    from pyspark.sql import functions as f
+
     given = {field.name: field.dataType for field in df.schema}
+    read = {*(schema.columns[path].parts[0] for path in options.by if path in schema.columns), *options.partition_by}
     return df.select(
         *(
             _as(column(field.name), given[field.name], field.dataType).alias(field.name)
-            for field in spark_schema(schema.arrow)
             if field.name in given
+            else f.lit(None).cast(field.dataType).alias(field.name)
+            for field in spark_schema(schema.arrow)
+            if field.name in given or field.name in read
         )
     )
 
