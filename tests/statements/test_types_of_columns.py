@@ -125,6 +125,14 @@ def test_a_variant_as_arrow_has_the_parts_that_the_files_hold(tmp_path: Path) ->
     assert found.to_pylist() == pq.read_table(tmp_path / "0.parquet").slice(3, 1).to_pylist()
 
 
+def test_a_condition_on_a_variant_names_the_ways_that_read_it(geometries: Path) -> None:
+    plan = zskip.open(geometries).plan("v::VARCHAR = 's3'")
+    assert [row[0] for row in plan.to_duckdb(duckdb.connect()).fetchall()] == [3]
+    for read in (plan.count, plan.to_arrow, lambda: plan.to_arrow(["i"])):
+        with pytest.raises(zskip.errors.SchemaMismatch, match=r'VARIANT "v": read it by zskip\.sql or to_duckdb'):
+            read()
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("binary_as_string = true", "'ab'::BLOB"), ("enable_geoparquet_conversion = false", "'POINT (1 2)'::GEOMETRY")],

@@ -23,7 +23,7 @@ from zskip.core.schema import identifier, names_given
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
-from zskip.engines.missing_files import reading
+from zskip.engines.missing_files import reading, refuse_variants
 from zskip.errors import SchemaError, UnknownColumn, naming, nearest
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.storage import hive
@@ -218,6 +218,8 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
     for position, path in enumerate(scan.paths):
         with naming(path), open_parquet(path, filesystem=filesystem) as file:
             groups = scan.row_groups_of(position)
+            read = [field for field in file.schema_arrow if field.name in roots]
+            refuse_variants(pa.schema(read), file.schema)
             values = hive.partition_values(path, {name: table.field(name).type for name in partitions})
             for group in range(file.num_row_groups) if groups is None else groups:
                 rows = _rows(file, group, table, dict.fromkeys([*schema.names, *roots]), values)

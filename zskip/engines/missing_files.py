@@ -12,6 +12,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.late_loading import pc
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
+from zskip.parquet.arrow_differences import ParquetSchema, variants
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version, load
@@ -147,7 +148,7 @@ def _damage(path: str) -> str | None:
 
 def _require_types(scan: Scan) -> None:
     """Raise `SchemaMismatch` if a file came into an indexed folder with other types than the index, or if one has
-    unsigned integers beside signed ones."""
+    unsigned integers beside signed ones, or a VARIANT, which Arrow's schema does not tell."""
     if scan.managed or scan.source is not None:
         return
     from zskip.parquet import footers
@@ -172,6 +173,15 @@ def _require_types(scan: Scan) -> None:
                     f'The column "{field.name}" is uint64 in {scan.storage.uri_of(path)} and int64 in another file, '
                     "which does not hold all its values. Write these files with one type."
                 )
+    for _, arrow, file in footers.both_schemas(scan.storage, scan.storage.size_and_modified(scan.relative_paths)):
+        refuse_variants(arrow, file)
+
+
+def refuse_variants(schema: pa.Schema, file: ParquetSchema) -> None:
+    """Raise `SchemaMismatch` for a VARIANT of a file, which Arrow reads as a struct: conditions on that have another
+    meaning. ``schema``: the file's columns that a condition reads."""
+    if names := variants(schema, file):
+        raise SchemaMismatch(f'Plans cannot compare the VARIANT "{names[0]}": read it by zskip.sql or to_duckdb.')
 
 
 def _gone(scan: Scan) -> str | None:
