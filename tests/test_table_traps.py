@@ -27,7 +27,7 @@ from zskip.parquet import footers
 from zskip.plan import planner
 from zskip.statements import plan_tree
 from zskip.stats import ColumnStatistics
-from zskip.storage import open_storage
+from zskip.storage import hive, open_storage
 from zskip.tablelog import freshness
 
 Guard = Callable[[pytest.MonkeyPatch], None]
@@ -159,7 +159,7 @@ def digits_are_numbers(patch: pytest.MonkeyPatch) -> None:
 
 
 def null_is_a_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(footers, "NULL", "no such name")
+    patch.setattr(hive, "NULL", "no such name")
 
 
 def empty_is_a_value(patch: pytest.MonkeyPatch) -> None:
