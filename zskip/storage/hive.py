@@ -257,22 +257,33 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
     return {name: cast(decoded(pa.array([texts.get(name)], pa.string())), type)[0] for name, type in types.items()}
 
 
-def require_same_types(paths: pa.StringArray, schema: pa.Schema) -> None:
-    """Raises `SchemaMismatch` if a rewrite of the folders in these paths would change a type that programs infer.
+def kept_names(paths: pa.StringArray, schema: pa.Schema) -> dict[str, str]:
+    """The folders in these paths that a rewrite must not rename, by the names that `folder` gives them.
 
-    It writes 2024-1-1 as 2024-01-01, which is a date to Spark as well, and the text %31 as 1, a number.
+    2024-1-1 would become 2024-01-01, which is a date to Spark as well, and the text %31 would become 1, a number.
+    Raises `SchemaMismatch` for two such folders of one value, whose rows a rewrite cannot tell apart.
+
+    >>> kept_names(pa.array(["day=2024-1-1/a", "day=2024-01-02/a"]), pa.schema({"day": pa.date32()}))
+    {'day=2024-01-01': 'day=2024-1-1'}
     """
+    kept: dict[str, str] = {}
     for column, texts in partitions(paths).items():
-        type = schema.field(column).type
         old = pc.unique(texts.drop_null())
-        new = partition_texts(pa.chunked_array([cast(decoded(old), type)]), column)
-        if t.is_string(type):
-            new = pa.array([_escape(text) for text in new.to_pylist()])
-            if t.is_string(inferred_type(new)):
-                continue
-        for before, after in zip(old.to_pylist(), new.to_pylist(), strict=True):
-            if (before if t.is_string(type) else _decoded(before)) != after:
+        values = pa.chunked_array([cast(decoded(old), schema.field(column).type)])
+        new = [_escape(text) for text in partition_texts(values, column).to_pylist()]
+        if t.is_string(values.type) and t.is_string(inferred_type(pa.array(new, pa.string()))):
+            continue
+        found: dict[str, str] = {}
+        for before, after in zip(old.to_pylist(), new, strict=True):
+            if found.setdefault(after, before) != before:
                 raise SchemaMismatch(
-                    f'The folder "{column}={before}" would be written as "{column}={after}", to which Spark or DuckDB '
-                    "may give another type. Rename the folder, or make a table elsewhere with zskip.write."
+                    f'The folders "{column}={found[after]}" and "{column}={before}" stand for one value, which can be '
+                    "laid out in one of them only. Move the files of the other, or write a new table by zskip.write."
                 )
+        name = _escape(column)
+        for after, before in found.items():
+            # %31 and 1 are the same text, which only its encoding keeps from being a number.
+            same = before == after if t.is_string(values.type) else _decoded(before) == _decoded(after)
+            if not same:
+                kept[f"{name}={after}"] = f"{name}={before}"
+    return kept

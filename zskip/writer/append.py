@@ -57,7 +57,8 @@ def create(
         refuse_within_index(storage)
     else:
         require_managed(storage, base)
-        options = replace(options, hidden=kept_options(base, WriteOptions()).hidden)
+        kept = kept_options(base, WriteOptions())
+        options = replace(options, hidden=kept.hidden, folder_names=kept.folder_names)
     schema = Schema(source.schema)
     for name in options.partition_by:
         hive.require_partition_type(name, schema.column(name).type)
@@ -196,6 +197,7 @@ def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
         "layout": options.layout,
         "by": list(options.by),
         **({"hidden": True} if options.hidden else {}),
+        **({"folder_names": dict(options.folder_names)} if options.folder_names else {}),
     }
     name = assignments[0].layout if assignments else options.layout
     return LayoutRecord(name, columns, recorded_options)
@@ -257,7 +259,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     """
     layout = snapshot.layout
     recorded_options = {} if layout is None else layout.options
-    names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden")
+    names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden", "folder_names")
     recorded = {name: recorded_options[name] for name in names if recorded_options.get(name) is not None}
     if any(name in recorded for name in _SIZES):
         recorded = dict.fromkeys(_SIZES) | recorded

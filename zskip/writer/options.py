@@ -21,7 +21,7 @@ from zskip.core.option_checks import (
     require_path,
 )
 from zskip.core.schema import names_given
-from zskip.errors import InvalidOption, nearest
+from zskip.errors import InvalidOption, nearest, shown
 from zskip.layouts import LAYOUTS
 from zskip.storage import Storage
 
@@ -77,8 +77,9 @@ class WriteOptions:
     ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
     clustering column · ``workload``: predicates like the expected queries · ``seed``: for drawing the sample ·
     ``sketches``: the kinds of sketches of each column · ``hidden``: write data files below ``_data/`` with the ending
-    ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them · ``star``: loads the
-    dimensions with which the rows are joined · ``strict_memory``: refuse files that need far more than the limit.
+    ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them · ``folder_names``: for
+    some hive folders other names, as `hive.kept_names` returns them · ``star``: loads the dimensions with which the
+    rows are joined · ``strict_memory``: refuse files that need far more than the limit.
     """
 
     by: Sequence[str] = ()
@@ -99,6 +100,7 @@ class WriteOptions:
     progress: Progress | None = field(default=None, compare=False)
     storage_options: Mapping[str, Any] | None = None
     hidden: bool = False
+    folder_names: Mapping[str, str] = field(default_factory=dict)
     star: Callable[[Storage], Star] | None = field(default=None, compare=False)
     strict_memory: bool = True
 
@@ -123,6 +125,9 @@ class WriteOptions:
         if self.progress is not None:
             require_callback("progress", self.progress)
         require_flag("hidden", self.hidden)
+        for name in self.folder_names.values():
+            if "/" in name or "=" not in name:
+                raise InvalidOption(f"folder_names= has {shown(name)}, which is no name of a hive folder.")
         require_choice("layout", self.layout, LAYOUTS)
         codec = self.compression.lower() if isinstance(self.compression, str) else self.compression
         require_choice("compression", codec, CODECS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
@@ -31,12 +31,14 @@ _ONE_ROW_GROUP = 4_096
 class Routing:
     """One assignment per partition. A table without partitions has one assignment, with an empty key.
 
-    ``keys``: for each partition, in the order of the files, the texts of its values.
+    ``keys``: for each partition, in the order of the files, the texts of its values · ``folder_names``: as in
+    `WriteOptions`.
     """
 
     partition_by: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...]
     assignments: tuple[Assignment, ...]
+    folder_names: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def first_file(self) -> np.ndarray:
@@ -74,7 +76,10 @@ class Routing:
 
     def folder_of(self, file: int) -> str:
         """The hive folder of a file; "" for a table without partitions."""
-        return hive.folder(self.partition_by, self.keys[self.partition_of(file)]) if self.partition_by else ""
+        if not self.partition_by:
+            return ""
+        folder = hive.folder(self.partition_by, self.keys[self.partition_of(file)])
+        return "/".join(self.folder_names.get(name, name) for name in folder.split("/"))
 
     def assignment_of(self, file: int) -> Assignment:
         return self.assignments[self.partition_of(file)]
@@ -131,7 +136,7 @@ def fitted(
         )
         if small:
             shared = assignments[-1]
-    return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments))
+    return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments), options.folder_names)
 
 
 def weights_of(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:

@@ -310,9 +310,12 @@ def cluster_folder(
     schema = Schema(storable_schema(arrow))
     schema.orderable(options.by)
     options = replace(
-        options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
+        options,
+        partition_by=base.partition_by,
+        sketches=kept_options(base, options).sketches,
+        hidden=True,
+        folder_names=hive.kept_names(listing.path, schema.arrow),
     )
-    hive.require_same_types(listing.path, schema.arrow)
     rows = backend.rows_of_scan(find_survivors(index, None).scan, arrow)
     with Staged(storage.delete) as staged:
         written = backend.write(rows, storage, schema, options, None, staged)
