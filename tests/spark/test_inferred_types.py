@@ -324,10 +324,10 @@ def test_a_new_folder_changes_the_type(spark: SparkSession, tmp_path: Path) -> N
 def test_hive_folders_laid_out_in_place_keep_their_types(
     spark: SparkSession, tmp_path: Path, zone: str, ansi: str, whole: bool
 ) -> None:
-    kinds = ("numbers", "fractions", "times", "texts", "short", "escapes", "words")
+    kinds = ("numbers", "fractions", "times", "texts", "short", "escapes")
     if whole:
-        # "%C3%A9" is é to DuckDB, which lays the rows out, and two characters to Spark.
-        kinds = tuple(kind for kind in KINDS if kind != "others")
+        # "%C3%A9" is é to DuckDB, which lays the rows out, and two characters to Spark; the word NULL is refused.
+        kinds = tuple(kind for kind in KINDS if kind not in ("others", "words"))
     names = {kind: KINDS[kind][0] for kind in kinds}
     folder = partitioned(tmp_path / "t", names)
     zskip.cluster(folder, by="id", files=4)

@@ -261,7 +261,8 @@ def kept_names(paths: pa.StringArray, schema: pa.Schema) -> dict[str, str]:
     """The folders in these paths that a rewrite must not rename, by the names that `folder` gives them.
 
     2024-1-1 would become 2024-01-01, which is a date to Spark as well, and the text %31 would become 1, a number.
-    Raises `SchemaMismatch` for two such folders of one value, whose rows a rewrite cannot tell apart.
+    Raises `SchemaMismatch` for two such folders of one value, whose rows a rewrite cannot tell apart, and for the word
+    NULL beside numbers or dates, a text to Spark, of which the index of a rewrite knows that it is NULL to others.
 
     >>> kept_names(pa.array(["day=2024-1-1/a", "day=2024-01-02/a"]), pa.schema({"day": pa.date32()}))
     {'day=2024-01-01': 'day=2024-1-1'}
@@ -275,6 +276,11 @@ def kept_names(paths: pa.StringArray, schema: pa.Schema) -> dict[str, str]:
             continue
         found: dict[str, str] = {}
         for before, after in zip(old.to_pylist(), new, strict=True):
+            if after == NULL != before:
+                raise SchemaMismatch(
+                    f'The folder "{column}={before}" is NULL to DuckDB, and a text to Spark. Rename it to '
+                    f'"{column}={NULL}", or use zskip.write for a new table.'
+                )
             if found.setdefault(after, before) != before:
                 raise SchemaMismatch(
                     f'The folders "{column}={found[after]}" and "{column}={before}" stand for one value, which can be '
