@@ -504,3 +504,9 @@ def test_a_disk_that_fails_in_a_footer_names_the_file(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "pread", broken)
     with pytest.raises(OSError, match=r"a\.parquet"):
         footers.read(open_storage(tmp_path), ["a.parquet"])
+
+
+def test_no_files_have_no_schemas(tmp_path: Path) -> None:
+    """As where a statement fails by itself, of which no file was left to read."""
+    storage = open_storage(tmp_path)
+    assert list(footers.both_schemas(storage, storage.size_and_modified([]))) == []

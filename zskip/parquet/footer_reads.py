@@ -41,7 +41,7 @@ def read(storage: Storage, listed: Listing, threads: int | None, block_bytes: in
     count, workers = len(listed.path), threads or (_LOCAL_READERS if local else _REMOTE_READERS)
     longest = _LONGEST_STEP
     first = min(_FIRST, count) if local else 0
-    if local:
+    if first:
         # The footers of a folder's files mostly have similar lengths, so a few show how much to read of the others.
         started = time.perf_counter()
         found = run(range(first))
