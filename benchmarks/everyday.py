@@ -256,16 +256,17 @@ def hive(folder: Path) -> None:
     """Statements over 20 hive folders that are only indexed, with other constants each time."""
     path, count = folder / "hive", 120_000
     random = np.random.default_rng(3)
-    for number in range(0 if path.exists() else 20):
-        (path / f"g={number}").mkdir(parents=True)
-        rows = {
-            "id": np.arange(number * count, (number + 1) * count),
-            "c": random.integers(0, 1000, count),
-            "x": random.random(count),
-            "name": [f"n{each}" for each in random.integers(0, 100, count)],
-        }
-        pq.write_table(pa.table(rows), path / f"g={number}" / "0.parquet")
-    zskip.index(path)
+    if not path.exists():
+        for number in range(20):
+            (path / f"g={number}").mkdir(parents=True)
+            rows = {
+                "id": np.arange(number * count, (number + 1) * count),
+                "c": random.integers(0, 1000, count),
+                "x": random.random(count),
+                "name": [f"n{each}" for each in random.integers(0, 100, count)],
+            }
+            pq.write_table(pa.table(rows), path / f"g={number}" / "0.parquet")
+        zskip.index(path)
     kinds: dict[str, Callable[[], str]] = {
         "group by folder": lambda: f"SELECT g, count(*), avg(x + {random.integers(0, 10**6)}) FROM {{}} GROUP BY g",
         "one folder": lambda: f"SELECT count(*), max(x) FROM {{}} WHERE g = {random.integers(0, 20)} AND c < 500",
@@ -285,16 +286,24 @@ def with_fresh_values(
     """Print each kind of statement over our table beside the other one; ``{}`` stands for either."""
     for name, kind in kinds.items():
         texts = [kind() for _ in range(12)]
-        first, second = (iter(texts), iter(texts))
         both = taken(
-            lambda texts=first: by_zskip(next(texts).replace("{}", ours[0]), ours[1]),  # type: ignore[misc]
-            lambda texts=second: by_duckdb(next(texts).replace("{}", other[0]), other[1]),  # type: ignore[misc]
+            partial(run_next, by_zskip, iter(texts), *ours),
+            partial(run_next, by_duckdb, iter(texts), *other),
             runs=10,
             uncounted=2,
         )
         row(f"{what}: {name}", both[0], {"glob": both[1]})
         wanted = 1.5 if name.startswith("join") else 1.25
         at_most(wanted, both[0].processor / both[1].processor, f"{what}: {name}, processor time against the glob")
+
+
+def run_next(
+    run: Callable[[str, duckdb.DuckDBPyConnection], Any],
+    texts: Iterator[str],
+    table: str,
+    con: duckdb.DuckDBPyConnection,
+) -> None:
+    run(next(texts).replace("{}", table), con)
 
 
 # --- changes ---

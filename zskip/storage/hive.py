@@ -181,9 +181,8 @@ def _inferred_by_duckdb(names: list[str]) -> pa.DataType:
     types = {"DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BIGINT": pa.int64()}
     fit = " OR ".join(f"bool_and(lower(name) = 'null' OR TRY_CAST(name AS {type}) IS NOT NULL)" for type in types)
     with duckdb.connect() as con:
-        ask = (
-            f"SELECT max(strlen(name)) <= {_LONGEST_NAME // 2} AND ({fit}) FROM (SELECT unnest($1::VARCHAR[]) AS name)"
-        )
+        short = f"max(strlen('p=' || name)) <= {_LONGEST_NAME}"
+        ask = f"SELECT {short} AND ({fit}) FROM (SELECT unnest($1::VARCHAR[]) AS name)"
         if con.execute(ask, [names]).fetchall() == [(True,)]:
             return types.get(_type_of_folders(con, names), pa.string())
     return pa.string()

@@ -132,7 +132,8 @@ def read_of_files(
     """
     _refuse_ambiguous(schema.names)
     taken = schema.names
-    in_folders = None if form is not None else _in_folders(files, schema, partition_by)
+    needs_folders = form is None and (columns is None or not set(partition_by).isdisjoint(columns))
+    in_folders = _in_folders(files, schema, partition_by) if needs_folders else None
     if columns is not None:
         # A read without any column of the files would have no rows.
         in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
