@@ -79,7 +79,12 @@ def test_rows_that_share_no_column_with_the_table_are_refused(table: zskip.Table
 
 @pytest.mark.parametrize(
     ("narrow", "wide"),
-    [(pa.int16(), pa.int32()), (pa.float32(), pa.float64()), (pa.decimal128(5, 1), pa.decimal128(20, 1))],
+    [
+        (pa.int16(), pa.int32()),
+        (pa.int64(), pa.decimal128(21, 2)),
+        (pa.float32(), pa.float64()),
+        (pa.decimal128(5, 1), pa.decimal128(20, 1)),
+    ],
     ids=str,
 )
 def test_a_clustering_column_can_be_widened(narrow: pa.DataType, wide: pa.DataType, tmp_path: Path) -> None:
@@ -93,12 +98,25 @@ def test_a_clustering_column_can_be_widened(narrow: pa.DataType, wide: pa.DataTy
     assert table.plan("b IS NULL").count() == 200
 
 
+def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:
+    first, second = dt.time(1), dt.time(2, 30, 0, 1)
+    table = zskip.write(pa.table({"id": [1], "v": pa.array([first], pa.time32("ms"))}), tmp_path / "t", by="v")
+    table.append(pa.table({"id": [2], "v": pa.array([second], pa.time64("us"))}))
+    for _ in range(2):
+        assert zskip.sql(f"FROM '{tmp_path}/t' WHERE v > TIME '02:30:00'").fetchall() == [(2, second)]
+        assert table.plan("v = TIME '01:00:00'").to_arrow().to_pylist() == [{"id": 1, "v": first}]
+        table.optimize(full=True)
+    with pytest.raises(SchemaMismatch, match="another meaning in SQL"):
+        table.append(pa.table({"id": [3], "v": pa.array([1], pa.time64("ns"))}))
+
+
 @pytest.mark.parametrize(
     ("type", "given", "values"),
     [
         (pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin"), [1, 2]),
         (pa.timestamp("us", "Europe/Berlin"), pa.timestamp("us", "UTC"), [1, 2]),
         (pa.binary(), pa.binary(2), [b"ab", b"cd"]),
+        (pa.time64("us"), pa.time32("ms"), [dt.time(1), dt.time(2, 30)]),
         (pa.list_(pa.binary()), pa.list_(pa.binary(2)), [[b"ab"], [b"cd", None]]),
         (pa.struct({"x": pa.binary()}), pa.struct({"x": pa.binary(2)}), [{"x": b"ab"}, None]),
     ],

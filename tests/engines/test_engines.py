@@ -195,6 +195,24 @@ def test_duckdb_reads_plain_names_of_folders_itself(folders: list[str], by_duckd
     assert found[: len(folders)] == wanted
 
 
+def test_columns_of_folders_stay_in_the_order_of_the_table(tmp_path: Path) -> None:
+    """DuckDB would append them in the order of their names."""
+    rows = pa.table({"id": [1, 2, 3], "zz": [1, 1, 2], "aa": ["x", "y", "y"]})
+    written, plain = tmp_path / "t", tmp_path / "plain"
+    zskip.write(rows, written, by="id", partition_by=["zz", "aa"])
+    shutil.copytree(written, plain, ignore=shutil.ignore_patterns("_zskip"))
+    zskip.index(plain)
+
+    def require_order(path: Path) -> None:
+        assert zskip.sql(f"FROM '{path}' ORDER BY id").fetchall() == [(1, 1, "x"), (2, 1, "y"), (3, 2, "y")]
+        assert zskip.open(path).to_arrow().schema.names == rows.schema.names
+
+    require_order(written)
+    require_order(plain)
+    zskip.cluster(plain, by="id")
+    require_order(plain)
+
+
 # Names of hive folders in forms other than those that zskip writes.
 FOLDER_NAMES = [
     ["1", "-0", "0x10", "0b11", " 1"],

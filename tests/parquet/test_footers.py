@@ -331,6 +331,27 @@ def test_numbers_are_widened_and_other_changes_of_type_refused(tmp_path: Path) -
         read(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("decimal", [pa.decimal128(3, 2), pa.decimal128(9, 0), pa.decimal128(38, 30)], ids=str)
+def test_integers_beside_decimals_have_the_type_that_duckdb_gives_them(
+    kind: str, decimal: pa.DataType, tmp_path: Path
+) -> None:
+    integer = pa.type_for_alias(kind)
+    most = min(np.iinfo(kind).max, 10 ** (38 - decimal.scale) - 1)
+    for number, type in enumerate((integer, decimal)):
+        values = [most, 1] if type == integer else [1, None]
+        value = pa.array(values, integer).cast(type) if type == integer else pa.array([Decimal(1), None], type)
+        nested = pa.StructArray.from_arrays([value], ["x"])
+        lists = pa.array([[each] for each in value], pa.list_(type))
+        pq.write_table(pa.table({"v": value, "s": nested, "l": lists}), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    ours = zskip.sql(f"FROM '{tmp_path}'")
+    glob = duckdb.sql(f"FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)")
+    assert ours.types == glob.types
+    assert ours.fetchall() == glob.fetchall()
+    assert zskip.open(tmp_path).plan(f"v = {most}").count() == 1
+
+
 def test_what_is_only_a_note_of_a_files_writer_keeps_no_files_apart(tmp_path: Path) -> None:
     """A dictionary is how values are stored, a zone how instants are shown."""
     instant = pa.timestamp("us", "UTC")

@@ -500,6 +500,15 @@ def is_duration(type: pa.DataType) -> bool:
     return of(type).name == "duration"
 
 
+def integer_digits(type: pa.DataType) -> int:
+    """The decimal digits of the largest value of an integer type.
+
+    >>> integer_digits(pa.int32()), integer_digits(pa.int64()), integer_digits(pa.uint64())
+    (10, 19, 20)
+    """
+    return len(str(2 ** (type.bit_width - (not is_unsigned_integer(type))) - 1))
+
+
 def decimal_of(unscaled: int, scale: int) -> Decimal:
     """``unscaled`` × 10^-``scale``. Unlike arithmetic on decimals, it never rounds to the caller's decimal context.
 
@@ -593,7 +602,7 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
     if is_decimal(old) and is_decimal(new):
         return bool(new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale)
     if is_integer(old) and is_decimal(new):
-        return bool(new.precision - new.scale >= len(str(2**old.bit_width)))
+        return bool(new.precision - new.scale >= integer_digits(old))
     if is_date(old):
         return bool(is_date(new) and new.bit_width > old.bit_width) or (is_timestamp(new) and new.tz is None)
     finer = ("s", "ms", "us", "ns")

@@ -485,7 +485,12 @@ def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringAr
         if field.type not in (known := types.setdefault(field.name, [])):
             known.append(field.type)
     distinct = [
-        pa.schema([field.with_type(_common(field.type)) if len(types[field.name]) > 1 else field for field in each])
+        pa.schema(
+            [
+                field.with_type(_common(field.type, known)) if len(known := types[field.name]) > 1 else field
+                for field in each
+            ]
+        )
         for each in distinct
     ]
     try:
@@ -498,8 +503,16 @@ def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringAr
     return Schema(schema.with_metadata(geo_metadata(one.arrow for _, one in schemas) or None))
 
 
-def _common(type: pa.DataType) -> pa.DataType:
-    """The type of the values, without what only the Arrow schema adds: dictionaries, views, time zones."""
+def _common(type: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type of the values, without what only the Arrow schema adds: dictionaries, views, time zones.
+
+    ``types``: those of the column in all files. Beside decimals, an integer becomes a decimal of its digits, as many as
+    38 leave, as in DuckDB: Arrow leaves too few.
+    """
+    decimals = [each for each in types if t.is_decimal(each)] if t.is_integer(type) else []
+    if decimals:
+        scale = max(each.scale for each in decimals)
+        return pa.decimal128(max(1, min(t.integer_digits(type), 38 - scale)))
     if t.is_dictionary(type):
         return type.value_type
     if t.is_string_view(type):
@@ -509,7 +522,13 @@ def _common(type: pa.DataType) -> pa.DataType:
     if t.is_timestamp(type) and type.tz is not None:
         return pa.timestamp(type.unit, "UTC")
     if t.is_struct(type):
-        return pa.struct([field.with_type(_common(field.type)) for field in type])
+        fields: dict[str, list[pa.DataType]] = {}
+        for field in (field for each in types if t.is_struct(each) for field in each):
+            fields.setdefault(field.name, []).append(field.type)
+        return pa.struct([field.with_type(_common(field.type, fields[field.name])) for field in type])
+    if t.is_list(type):
+        items = [each.value_type for each in types if t.is_list(each)]
+        return pa.list_(type.value_field.with_type(_common(type.value_type, items)))
     return type
 
 
@@ -519,7 +538,7 @@ def _without_common_type(schemas: Sequence[tuple[str, Schema]]) -> str | None:
     for where, schema in schemas:
         for field in schema.arrow:
             types = found.setdefault(field.name, {})
-            types.setdefault(_common(field.type), where)
+            types.setdefault(_common(field.type, [field.type, *types]), where)
             try:
                 pa.unify_schemas([pa.schema([(field.name, type)]) for type in types], promote_options="permissive")
             except (pa.ArrowInvalid, pa.ArrowTypeError):

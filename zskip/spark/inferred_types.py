@@ -141,7 +141,7 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     given = {}
     for name in snapshot.partition_by:
         texts = [values.get(name, hive.NULL) for values in found]
-        kind = snapshot.schema.columns[name].type
+        kind = snapshot.schema.arrow.field(name).type
         same = not t.is_timestamp(kind) and name in own
         read = hive.decoded(own[name]).fill_null(hive.NULL).to_pylist() if same else None
         given[name] = rule.type_of(texts), read == [*map(_decoded, texts)]

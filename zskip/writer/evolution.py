@@ -52,8 +52,9 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
         type = common_type(field.type, given.type)
         if type is None:
             raise SchemaMismatch(
-                f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither type '
-                "holds every value of the other. Cast the rows, or write them to another column."
+                f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither can take '
+                "the values of the other without loss or another meaning in SQL. Cast the rows, or write them to another "
+                "column."
             )
         fields.append(pa.field(field.name, type, field.nullable or given.nullable))
     for field in rows:
@@ -136,6 +137,8 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one if one.bit_width > other.bit_width else other
     if t.is_decimal(one) and (t.is_decimal(other) or t.is_integer(other)):
         return _wider_decimal(one, other)
+    if t.is_time(one) and t.is_time(other) and one.unit != "ns":
+        return one if t.widens(other, one) else None
     if t.is_dictionary(one) and (one.value_type == other or t.is_dictionary(other)):
         return common_type(one.value_type, other.value_type) if t.is_dictionary(other) else other
     if t.is_list(one) and t.is_list(other):
@@ -161,7 +164,7 @@ def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if t.is_decimal(other):
         integer_digits, scale = other.precision - other.scale, other.scale
     else:
-        integer_digits, scale = {8: 3, 16: 5, 32: 10, 64: 20}[other.bit_width], 0
+        integer_digits, scale = t.integer_digits(other), 0
     common_scale = max(one.scale, scale)
     precision = max(one.precision - one.scale, integer_digits) + common_scale
     if precision > 76:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, join_path
 from zskip.errors import CommitConflict, SchemaMismatch, TableNotFound
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
@@ -307,10 +307,13 @@ class _Upsert:
             return [""] * len(files)
         if self.index.source is None:
             texts = hive.partitions(self.index.paths(files))
-            values = {name: hive.cast(hive.decoded(texts[name]), self.schema.columns[name].type) for name in partitions}
+            values = {
+                name: hive.cast(hive.decoded(texts[name]), self.schema.arrow.field(name).type) for name in partitions
+            }
         else:  # In another format, the log names the values: they are both bounds.
-            ranges = self.index.files_at(files, partitions).statistics.columns
-            values = {name: ranges[name].lower for name in partitions}
+            paths = {name: join_path([name]) for name in partitions}
+            ranges = self.index.files_at(files, [*paths.values()]).statistics.columns
+            values = {name: ranges[path].lower for name, path in paths.items()}
         keys, numbers = partition_numbers(pa.table(values), partitions)
         return [hive.folder(partitions, keys[number]) for number in numbers.tolist()]
 

@@ -194,7 +194,8 @@ def read_of_files(
         values |= {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
     else:
         values |= {name: identifier(name) for name in partition_by}
-    in_order = schema.names == [*stored.names, *partition_by]
+    # DuckDB appends the columns of folders in the order of their names.
+    in_order = schema.names == [*stored.names, *partition_by] and (not in_folders or len(partition_by) == 1)
     as_stored = in_order and values == {name: identifier(name) for name in schema.names}
     if as_stored and within is None and deleted is None and not closed:
         return Select(source, parameters)
