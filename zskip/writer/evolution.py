@@ -53,8 +53,8 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
         if type is None:
             raise SchemaMismatch(
                 f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither can take '
-                "the values of the other without loss or another meaning in SQL. Cast the rows, or write them to another "
-                "column."
+                "the values of the other without loss or another meaning in SQL. Cast the rows, or write them to"
+                " another column."
             )
         fields.append(pa.field(field.name, type, field.nullable or given.nullable))
     for field in rows:
