@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -209,6 +211,13 @@ def _rows(index: Index) -> np.ndarray:
     return np.asarray(pc.fill_null(index.row_counts(_all(index)), 0), np.float64)
 
 
+def _recorded(option: Any) -> Any:
+    """An option in the form in which the log records it."""
+    if isinstance(option, Mapping):
+        return dict(option)
+    return list(option) if isinstance(option, tuple) else option
+
+
 @may_meet_vacuums
 def cluster_table(
     storage: Storage,
@@ -225,14 +234,16 @@ def cluster_table(
     Raises `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
     """
     base.indexed.orderable(options.by)
-    kept = append.kept_options(base, options)
+    own = append.kept_options(base, WriteOptions())
     asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
     if options.layout != "auto":
         asked["layout"] = options.layout
-    anew = list(options.by or kept.by) != list(kept.by)
+    new = {name for name, value in asked.items() if _recorded(getattr(own, name)) != _recorded(value)}
+    by = options.by or (() if "workload" in new else own.by)
+    anew = list(by) != list(own.by)
     wanted = None
-    if anew or any(getattr(kept, name) != value for name, value in asked.items()):
-        wanted = append.changed_options(base, options.by if anew else None, asked)
+    if anew or new:
+        wanted = append.changed_options(base, by if anew else None, asked)
         wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
     snapshot, done = optimize(
         storage,
