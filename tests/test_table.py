@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import uuid
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,6 +98,29 @@ def test_a_clustering_column_can_be_widened(narrow: pa.DataType, wide: pa.DataTy
     table.optimize(full=True)
     assert table.plan("a > 65535").count() == 1
     assert table.plan("b IS NULL").count() == 200
+
+
+def test_texts_are_taken_into_columns_of_uuids_and_json(tmp_path: Path) -> None:
+    """DuckDB's relations give both as texts."""
+    keys = [uuid.UUID(int=number) for number in range(4)]
+    first = pa.table(
+        {"k": pa.array([key.bytes for key in keys[:2]], pa.uuid()), "j": pa.array(['{"a": 1}'] * 2, pa.json_())}
+    )
+    table = zskip.write(first, tmp_path / "t", by="k", files=2)
+    con = duckdb.connect()
+    table.append(con.sql(f"SELECT '{keys[2]}'::UUID AS k, '[2]'::JSON AS j"))
+    table.append(zskip.sql(f"FROM '{tmp_path}/t' WHERE k = '{keys[2]}'", con))
+    table.append([{"k": str(keys[3]), "j": None}])
+    table.upsert(con.sql(f"SELECT '{keys[0]}'::UUID AS k, '[0]'::JSON AS j"), on="k")
+    assert table.schema == first.schema
+    assert [str(type) for type in zskip.sql(f"FROM '{tmp_path}/t'").types] == ["UUID", "JSON"]
+    found = sorted(zskip.sql(f"FROM '{tmp_path}/t'").fetchall(), key=str)
+    assert found == [(keys[0], "[0]"), (keys[1], '{"a": 1}'), (keys[2], "[2]"), (keys[2], "[2]"), (keys[3], None)]
+    assert table.plan(f"k = '{keys[2]}'").count() == 2
+    for row, column in (({"k": "x", "j": None}, "k"), ({"k": None, "j": "{"}, "j")):
+        with pytest.raises(SchemaMismatch, match=f'A value of the column "{column}" does not fit'):
+            table.append([row])
+    assert table.count() == 5
 
 
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ _INTEGER_BITS = {
     pa.uint64(): (False, 64),
 }
 
+_WRITTEN_AS_TEXT = ("arrow.uuid", "arrow.json")
+
 _MOST_NAMES = 8
 """The greatest number of column names in one message."""
 
@@ -85,9 +87,11 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that represents every value of both types exactly; None if there is none.
 
-    ``one``, the table's type, stays as it is beside an instant in another time zone, and bytes beside bytes of a fixed
-    width: so rows of Iceberg's type fixed come back from its library. Timestamps of two units have no common type: the
-    finer unit has the smaller range, and the coarser one rounds.
+    ``one``, the table's type, stays as it is beside an instant in another time zone; bytes beside bytes of a fixed
+    width: so rows of Iceberg's type fixed come back from its library; and UUIDs and JSON beside texts: so DuckDB's
+    relations give them. Timestamps of two units have no common type: the finer unit has the smaller range, and the
+    coarser one rounds. Nor have times of day in nanoseconds and in a coarser unit: DuckDB compares no TIME_NS with a
+    TIME.
 
     >>> common_type(pa.int16(), pa.uint16()), common_type(pa.int64(), pa.float64())
     (DataType(int32), None)
@@ -97,6 +101,8 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if t.is_null(one) or t.is_null(other):
         return other if t.is_null(one) else one
     if t.is_binary(one) and t.is_fixed_size_binary(other):
+        return one
+    if isinstance(one, pa.BaseExtensionType) and one.extension_name in _WRITTEN_AS_TEXT and t.is_string(other):
         return one
     if t.is_timestamp(one) and t.is_timestamp(other) and one.unit == other.unit and one.tz and other.tz:
         return one

@@ -11,6 +11,7 @@
 | times with a zone, of DuckDB or in Parquet   | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
 | VARIANT                                      | refused: Arrow would write the struct in it       |
+| texts, in a column of UUIDs or JSON          | UUIDs, JSON                                       |
 
 All other types are unchanged. The metadata of fields and of pandas is dropped; that of geometries is kept
 without what holds for one file alone.
@@ -19,6 +20,8 @@ without what holds for one file alone.
 from __future__ import annotations
 
 import io
+import json
+import uuid
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -132,7 +135,7 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
             chunks = given.chunks if isinstance(given, pa.ChunkedArray) else [given]
             try:
                 values = pa.chunked_array([_stored(chunk, field.type) for chunk in chunks], field.type)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, ValueError) as error:
                 raise SchemaMismatch(
                     f'A value of the column "{field.name}" does not fit {field.type}: {error}'
                 ) from error
@@ -150,6 +153,8 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
         return values
     if t.is_run_end_encoded(values.type):
         return _stored(pc.run_end_decode(values), type)
+    if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
+        return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
     if t.is_list_view(values.type) or t.is_large_list_view(values.type):
         # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
@@ -166,6 +171,16 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values if values.type == type else values.cast(type)
+
+
+def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array:
+    """The storage of UUIDs or JSON from their texts. Raises `ValueError`."""
+    if type.extension_name == "arrow.uuid":
+        return pa.array([None if text is None else uuid.UUID(text).bytes for text in texts], type.storage_type)
+    for text in texts:
+        if text is not None:
+            json.loads(text)
+    return pa.array(texts, type.storage_type)
 
 
 def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
