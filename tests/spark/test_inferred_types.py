@@ -18,7 +18,7 @@ import pytest
 
 import zskip
 import zskip.spark as zs
-from zskip.errors import UnsupportedSql
+from zskip.errors import SchemaError, UnsupportedSql
 from zskip.spark.inferred_types import NULL, HiveRule
 from zskip.spark.spark_session import setting
 
@@ -337,6 +337,14 @@ def test_hive_folders_laid_out_in_place_keep_their_types(
         # The old files are still there, for programs that list the folder.
         readers = READERS if whole else {name: READERS[name] for name in ("table", "source")}
         require_same(spark, folder, predicates, readers)
+
+
+def test_names_of_folders_that_spark_cannot_read_are_laid_out_without_it(spark: SparkSession, tmp_path: Path) -> None:
+    folder = partitioned(tmp_path / "t", {"p": ["0x10", "2", "-0"]})
+    with pytest.raises(SchemaError, match=r"that Spark cannot read: .*0x10.*zskip\.cluster lays"):
+        zs.cluster(spark, folder, by="id")
+    zskip.cluster(folder, by="id")
+    require_same(spark, folder, ["p = '0x10'", "p = '2'"], {"table": READERS["table"]})
 
 
 def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:

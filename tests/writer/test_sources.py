@@ -122,9 +122,11 @@ def test_parquet_files_may_lack_a_text_column_that_others_dictionary_encode(tmp_
     assert counts(appended.plan("TRUE").to_arrow()) == counts(pa.concat_tables([expected, expected.slice(0, 6_000)]))
 
 
-def test_times_with_a_zone_are_those_in_utc_from_a_relation_as_from_parquet(tmp_path: Path) -> None:
-    """Arrow has no zone for them: a relation's became the clocks of their zones, Parquet's the times in UTC."""
-    times = "SELECT n, ('12:30:00+0' || n)::TIMETZ AS \"a time\", NULL::TIMETZ AS none FROM range(1, 4) x(n)"
+def test_a_relations_values_are_those_that_duckdb_copies_to_parquet(tmp_path: Path) -> None:
+    """Arrow would get times with a zone as the clocks of their zones, and the stored bytes of BIT and BIGNUM."""
+    times = """
+        SELECT n, ('12:30:00+0' || n)::TIMETZ AS "a time", NULL::TIMETZ AS none, '101'::BIT AS bits, 7::BIGNUM AS big
+        FROM range(1, 4) x(n)"""
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'America/New_York'")
         con.execute(f"COPY ({times}) TO '{tmp_path}/times.parquet'")
@@ -134,6 +136,7 @@ def test_times_with_a_zone_are_those_in_utc_from_a_relation_as_from_parquet(tmp_
         ]
         assert found[0] == found[1]
         assert [str(row["a time"]) for row in found[0]] == ["11:30:00", "10:30:00", "09:30:00"]
+        assert (found[0][0]["bits"], found[0][0]["big"]) == ("101", "7")
         with pytest.raises(SchemaError, match=r'"l" of type TIME WITH TIME ZONE\[\] would lose the zones'):
             zskip.write(con.sql("SELECT 1 AS n, ['12:00:00+01'::TIMETZ] AS l"), tmp_path / "l", by="n")
 

@@ -59,7 +59,7 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
     if datasets is not None and isinstance(source, datasets.Scanner):
         source = source.to_reader()
     if type(source).__name__ == "DuckDBPyRelation":
-        source = _with_times_in_utc(source)
+        source = _as_copied(source)
     if hasattr(source, "__arrow_c_stream__"):
         return of_reader(
             source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
@@ -72,26 +72,26 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
 
 
 _ZONED_TIME = "TIME WITH TIME ZONE"
+# Types that DuckDB's COPY writes to Parquet in another form than Arrow gets them in.
+_AS_COPIED = {_ZONED_TIME: "timezone('UTC', {})::TIME", "BIT": "{}::VARCHAR", "BIGNUM": "{}::VARCHAR"}
 
 
-def _with_times_in_utc(relation: Any) -> Any:
-    """A DuckDB relation with its times with a zone in UTC, as those of foreign Parquet are read: Arrow has no zone for
-    them. Raises `SchemaError` for such times inside of another type."""
+def _as_copied(relation: Any) -> Any:
+    """A DuckDB relation with its times with a zone in UTC, as those of foreign Parquet are read, since Arrow has no
+    zone for them; and BIT and BIGNUM as texts, since Arrow gets the bytes in which DuckDB stores them.
+
+    Raises `SchemaError` for such times inside of another type.
+    """
     types = {name: str(type) for name, type in zip(relation.columns, relation.types, strict=True)}
     for name, type in types.items():
         if _ZONED_TIME in type and type != _ZONED_TIME:
             raise SchemaError(
                 f'The column "{name}" of type {type} would lose the zones of its times: cast them to TIME.'
             )
-    if _ZONED_TIME not in types.values():
+    if not _AS_COPIED.keys() & set(types.values()):
         return relation
-    columns = {name: identifier(name) for name in types}
-    return relation.project(
-        ", ".join(
-            f"timezone('UTC', {column})::TIME AS {column}" if types[name] == _ZONED_TIME else column
-            for name, column in columns.items()
-        )
-    )
+    forms = {identifier(name): _AS_COPIED.get(type, "{}") for name, type in types.items()}
+    return relation.project(", ".join(f"{form.format(column)} AS {column}" for column, form in forms.items()))
 
 
 def _live_rows(table: Any, storage_options: Mapping[str, Any] | None) -> RowSource | None:
