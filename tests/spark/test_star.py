@@ -116,9 +116,13 @@ def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
 def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
     first, second = facts(1500, 2), facts(500, 3)
     table = zs.write(spark.createDataFrame(first), tmp_path / "facts", by=BY, joins=joins(lake), files=8)
-    table.append(spark.createDataFrame(second))
+    table.append(spark.createDataFrame(second.slice(0, 200)))
+    zs.register_source(spark)
+    spark.createDataFrame(second.slice(200)).write.format("zskip").mode("append").save(str(tmp_path / "facts"))
+    table.refresh()
     everything = pa.concat_tables([first, second])
     assert table.verify().clean
+    assert None not in {end for pair in ranges(table, '"nation.region"') for end in pair}
     require_same_answers(table, everything, lake)
     table.delete("id % 5 = 0", dialect="spark", session=spark)
     left = everything.filter(pa.array(np.asarray(everything["id"]) % 5 != 0))
@@ -127,6 +131,18 @@ def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_
     assert table.verify().clean
     require_same_answers(zskip.open(tmp_path / "facts"), left, lake)
     assert zs.table(spark, tmp_path / "facts").columns == first.column_names
+
+
+def test_a_workload_finds_the_attributes_of_a_frame(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    rows = facts(1500, 4)
+    options: dict[str, Any] = {"workload": STATEMENTS, "joins": joins(lake), "files": 6}
+    table = zs.write(spark.createDataFrame(rows), tmp_path / "facts", **options)
+    local = zskip.write(rows, tmp_path / "local", **options)
+    assert set(table.clustering()) == set(local.clustering()) >= {'"nation.region"', '"customer.since"'}
+    require_same_answers(table, rows, lake)
+    assert zs.cluster(spark, tmp_path / "facts", by=["customer.since"], files=4).files_rewritten == 6
+    assert list(zskip.open(tmp_path / "facts").clustering()) == ["customer.since"]
+    require_same_answers(zskip.open(tmp_path / "facts"), rows, lake)
 
 
 def test_a_dimension_whose_keys_are_not_unique_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -562,6 +562,9 @@ def test_a_plain_folder_is_laid_out_in_place(
     zskip.open(path).vacuum("0 days")
     assert zs.table(spark, path).count() == zs.read(spark, path).count() == len(before) + 5
     assert {"_data" in name for name in zskip.open(path).plan().paths} == {True}
+    assert zs.cluster(spark, path, by=["b"], files=4).version == zskip.open(path).version
+    assert list(zskip.open(path).clustering()) == ["b"]
+    assert zs.table(spark, path).count() == len(before) + 5
 
 
 def test_a_frame_brings_its_own_session(spark: SparkSession, tmp_path: Path) -> None:

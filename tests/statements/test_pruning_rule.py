@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.plan.survivors import FEW_FILES
 from zskip.statements.duckdb import pruning_rule
 from zskip.storage.local import LocalStorage
 
 FILES, ROWS = 4, 50
-_LEAST_SAVED = pruning_rule.LEAST_SAVED
+_LEAST_SAVED, _MOST_RANGES = pruning_rule.LEAST_SAVED, pruning_rule.MOST_RANGES
 # Each file has its own range of "day"; "same" has the same values in all of them.
 _DATA = pa.table(
     {
@@ -29,8 +28,8 @@ _DATA = pa.table(
 
 
 @pytest.fixture(autouse=True)
-def few_files_are_few(monkeypatch: pytest.MonkeyPatch, every_statement_is_explained: None) -> None:
-    monkeypatch.setattr(pruning_rule, "FEW_FILES", FEW_FILES)
+def the_rule_is_kept(monkeypatch: pytest.MonkeyPatch, every_statement_is_explained: None) -> None:
+    monkeypatch.setattr(pruning_rule, "MOST_RANGES", _MOST_RANGES)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +88,12 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         ("SELECT * FROM {} WHERE day = 2", False),
         ("SELECT sum(same) FROM {} WHERE day BETWEEN 1 AND 2 AND same IN (1, 2) AND 3 > day", False),
         ("SELECT same FROM {} t WHERE t.day >= CAST('2' AS BIGINT)", False),
+        # Or the tables of a join.
+        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", False),
+        ("SELECT a.same FROM {} a JOIN {} b ON a.day = b.day + 1 WHERE a.day BETWEEN 1 AND 2", False),
+        ("SELECT a.same FROM {} a, {} b WHERE a.day = b.day AND b.same = 3", False),
+        ("SELECT label FROM {} t NATURAL JOIN mine WHERE label = 'm1'", False),
+        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", False),
         # Some other condition reads "day", or may.
         ("SELECT * FROM {} WHERE day % 3 = 2", True),
         ("SELECT * FROM {} WHERE day = 2 OR day = 3", True),
@@ -100,11 +105,11 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         ("SELECT d FROM (SELECT 1 AS d WHERE false UNION ALL SELECT day FROM {}) WHERE d % 3 = 2", True),
         ("SELECT * FROM {} WHERE is_early(day)", True),
         ("SELECT * FROM {} WHERE COLUMNS('da.') % 3 = 2", True),
-        ("SELECT label FROM {} t NATURAL JOIN mine WHERE label = 'm1'", True),
-        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", True),
+        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE t.day % 3 = 2", True),
+        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day AND t.day % 3 = 2", True),
+        ("SELECT label FROM {} t JOIN (SELECT * FROM mine WHERE label = 'm1') m ON t.day = m.day", True),
         ("SELECT same FROM {} ORDER BY day DESC, same LIMIT 3", True),
         ("SELECT day, same FROM {} ORDER BY 1 DESC, same LIMIT 3", True),
-        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", True),
         ("SELECT sum(same) FROM {} WHERE same IN (SELECT day FROM mine)", True),
         ("SELECT sum(same) FROM {} WHERE day IN (SELECT max(day) FROM {})", True),
         # The index may answer it.
@@ -135,12 +140,23 @@ def test_long_footers_are_not_read_to_skip_files(tmp_path: Path) -> None:
         assert _is_explained(f"SELECT * FROM '{path}' WHERE day = 2", _connection()) == explained
 
 
-def test_more_files_than_few_are_explained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for few, explained in ((FILES, False), (FILES - 1, True)):
-        monkeypatch.setattr(pruning_rule, "FEW_FILES", few)
-        text = f"SELECT sum(same) FROM '{folder}' WHERE same % 9 = {few}"
-        assert _is_explained(text, _connection()) == explained
+@pytest.mark.parametrize(
+    ("bound", "condition", "most"), [("FEW_FILES", "day = 2", FILES + 1), ("MOST_RANGES", "same % 9 = 7", FILES)]
+)
+def test_more_files_are_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, bound: str, condition: str, most: int
+) -> None:
+    for files, explained in ((most, False), (most - 1, True)):
+        monkeypatch.setattr(pruning_rule, bound, files)
+        assert _is_explained(f"SELECT sum(same) FROM '{folder}' WHERE {condition}", _connection()) == explained
         pruning_rule._GAINLESS.clear()
+
+
+def test_null_in_some_files_alone_tells_them_apart(tmp_path: Path) -> None:
+    same = _DATA["same"].to_pylist()
+    for name, first, explained in (("some", None, True), ("none", 0, False)):
+        path = _indexed(tmp_path / name, pa.table({"same": [first, *same[1:]]}))
+        assert _is_explained(f"SELECT * FROM '{path}' WHERE same % 2 IS NULL", _connection()) == explained
 
 
 def test_a_table_without_a_file_has_nothing_to_skip(folder: Path, tmp_path: Path) -> None:

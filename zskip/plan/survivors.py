@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 _MOST_DERIVED = 16
 
-FEW_FILES = 32
+FEW_FILES = 48
 """Local files whose footers an engine reads in less time than pruning takes here."""
 
 

@@ -37,6 +37,7 @@ from zskip.storage import Staged, Storage, abandon, hive, open_storage
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.tablelog import log
+from zskip.tablelog.dimensions import with_attributes
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot, with_segments
 from zskip.writer import append
@@ -440,6 +441,7 @@ class _WriteJob:
         storage, base = self._base()
         by = append.kept_options(base, WriteOptions()).by
         columns = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
+        columns = with_attributes(columns, base.dimensions)
         whole = Written(
             fitted(columns.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
             DataFiles.concat([part.files for part in parts]),

@@ -164,7 +164,7 @@ def _write(
     local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
     if local_options:
         raise InvalidOption(f"{local_options[0]}= is this machine's. Spark's own settings say what a session may use.")
-    if not options.by:
+    if not options.by and not options.workload:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work

@@ -122,12 +122,11 @@ def cluster(
     dry_run: bool = False,
     **options: Unpack[FileLayout],
 ) -> Clustered:
-    """Lay out a folder of plain Parquet in place, as `zskip.cluster` does, on the cluster.
+    """Lay out a folder of plain Parquet or a zskip table in place, as `zskip.cluster` does, on the cluster.
 
     ``options`` are those of `write` except ``partition_by``: hive folders stay. ``dry_run``: only report the rewrite.
-    Raises what `index` raises, `InvalidOption` for a table that zskip wrote, `SchemaError` for a column that Spark
-    would store as another type and for names of folders that it cannot read, and `CommitConflict` if another program
-    changed the folder in the meantime.
+    Raises what `index` raises, `SchemaError` for a column that Spark would store as another type and for names of
+    folders that it cannot read, and `CommitConflict` if another program changed the folder in the meantime.
     """
     require_session(spark)
     from pyspark.errors import SparkRuntimeException
@@ -136,10 +135,14 @@ def cluster(
     storage = open_storage(spark, path, storage_options)
     if "partition_by" in options:
         raise InvalidOption("The hive folders stay as they are: leave out partition_by=.")
+    wanted = WriteOptions(by=() if by is None else names_given(by, "by"), **options)
+    base = log.newest(storage)
+    if base is not None and base.managed:
+        return compact.cluster_table(storage, base, wanted, dry_run=dry_run, backend=backend(spark))
     try:
         return cluster_folder(
             storage,
-            WriteOptions(by=() if by is None else by, **options),
+            wanted,
             dry_run=dry_run,
             indexed=lambda _: index(spark, path, storage_options=storage_options)._index.snapshot,
             backend=backend(spark),

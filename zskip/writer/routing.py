@@ -181,9 +181,9 @@ def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list
     return [keys[index] for index in order], rank[numbers]
 
 
-def fitted_columns(schema: Schema, options: WriteOptions, further: Sequence[str] = ()) -> list[str]:
-    """The top-level columns that a fit reads. ``further``: leaves that it needs besides those of ``options.by``."""
-    paths = [*(column.path for column in schema.orderable(options.by)), *further]
+def fitted_columns(schema: Schema, options: WriteOptions) -> list[str]:
+    """The top-level columns that a fit reads."""
+    paths = [column.path for column in schema.orderable(options.by)]
     if options.workload:
         return list(schema.arrow.names)  # its queries may read any of them
     return list(dict.fromkeys([*top_level(paths, schema), *options.partition_by]))

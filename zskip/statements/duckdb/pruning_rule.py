@@ -7,13 +7,13 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | names the position of files in their list                  | it depends on files that are skipped                |
 | stores the result of a PIVOT by values                     | DuckDB runs a part of it to plan it, without rows   |
 | skipped little before, over the same versions              | reading all files is correct, whatever else changed |
-| reads few files, and no column outside its results whose   | no file can be skipped                              |
-| values differ from file to file                            |                                                     |
-| reads few files of one table, of which it only compares    | DuckDB skips them by their footers in less time     |
-| columns with constants                                     |                                                     |
+| reads no column outside its results whose values differ    | no file can be skipped                              |
+| from file to file, in up to a thousand local files         |                                                     |
+| reads few files, of which it only compares columns with    | DuckDB skips them by their footers in less time     |
+| constants, or with each other in a join                    |                                                     |
 | reads little, and is one of a process's first              | the rules themselves take longer to load            |
 
-The last three do not hold where a user wants to know what is skipped, and the two about few files also not where the
+The last three do not hold where a user wants to know what is skipped, and the two before the last also not where the
 index may answer count, min or max.
 None of them can be wrong: a statement that is not explained reads all files.
 """
@@ -52,6 +52,7 @@ LEAST_SAVED = 1e-3
 # Processor seconds to load the rules, and to open a file; the bytes that DuckDB reads in a second.
 _LOAD_SECONDS, _FILE_SECONDS, _BYTES_A_SECOND = 0.4, 2e-4, 4e8
 _RULES = "zskip.statements.duckdb.pruned_tables"
+MOST_RANGES = 1000
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
 _CHUNKS_A_FILE = 64
 
@@ -115,7 +116,7 @@ def is_explained(
         return False
     if not _is_worth_loading(parsed):
         return False
-    return not all(_has_few_files(index) for _, index in parsed.found) or _may_gain(parsed, con)
+    return not all(_is_known_by_ranges(index) for _, index in parsed.found) or _may_gain(parsed, con)
 
 
 _READ_WHOLE = [0.0]
@@ -142,7 +143,7 @@ def _seconds_of_all(index: Index) -> float:
 
 
 def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
-    """Whether pruning may save more than it costs, if each table has few files."""
+    """Whether pruning may save more than it costs, if it knows each table by the ranges of its files alone."""
     places, text = parsed.places, parsed.statement.query
     if parsed.hidden or places.reads_names or parsed.of_user:
         return True
@@ -163,11 +164,11 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
     return True
 
 
-def _has_few_files(index: Index) -> bool:
-    """Whether DuckDB can skip files by their footers as quickly as pruning does, and as many."""
+def _is_known_by_ranges(index: Index) -> bool:
+    """Whether ranges are all that is known of a table's files, and so few that a column's are looked at in no time."""
     snapshot = index.snapshot
     return (
-        len(index) <= FEW_FILES
+        len(index) <= MOST_RANGES
         and index.storage.local is not None
         and not snapshot.sketches
         and not snapshot.dimensions
@@ -175,6 +176,7 @@ def _has_few_files(index: Index) -> bool:
 
 
 def _has_short_footers(index: Index) -> bool:
+    """Whether DuckDB skips a table's files by their footers in less time than pruning takes."""
     chunks = index.snapshot.totals.row_groups * len(index.snapshot.schema.columns)
     return len(index) + chunks / _CHUNKS_A_FILE <= FEW_FILES
 
@@ -191,10 +193,12 @@ def _are_apart(index: Index, names: Collection[str]) -> bool:
 
 
 def _ranges_are_apart(index: Index, path: str) -> bool:
-    """Whether the ranges of a column in all files have no value in common."""
+    """Whether the ranges of a column in all files have no value in common, or NULL is in some of the files alone."""
     ranges = index.files(None, [path]).statistics.columns.get(path)
     if ranges is None:
         return False  # the table has no files
+    if pc.any(ranges.has_null).as_py() and not pc.all(ranges.has_null).as_py():
+        return True
     return bool(pc.less(pc.min(ranges.upper), pc.max(ranges.lower)).as_py())
 
 

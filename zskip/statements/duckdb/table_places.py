@@ -90,8 +90,8 @@ class Places:
     columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
     · ``grouping_sets``: the key of a group may be NULL where the column is not · ``searched``: the columns named
     outside its result, without case · ``joined``: those of USING · ``renames``: it may reach a column there by its
-    position, or by another name · ``only_compares``: it reads one relation, and has no condition but comparisons of
-    columns with constants · ``parsed``: False if DuckDB's parser told nothing of all this.
+    position, or by another name · ``only_compares``: it has no condition but comparisons of columns with constants, and
+    of the columns of several relations · ``parsed``: False if DuckDB's parser told nothing of all this.
     """
 
     tables: list[Place] = field(default_factory=list)
@@ -425,18 +425,34 @@ def _only_asks_for_rows(select: Mapping[str, Any]) -> bool:
 
 
 def _only_compares(query: Mapping[str, Any]) -> bool:
-    """Whether a query reads one relation, and has no condition but comparisons of columns with constants."""
-    if query["type"] != "SELECT_NODE" or query["modifiers"] or query["from_table"]["type"] != "BASE_TABLE":
+    """Whether a query's conditions compare columns with constants, or relations with each other, and do nothing else.
+
+    DuckDB skips by the first, and by the keys of a join that it has read, as soon as it reads the footers.
+    """
+    if query["type"] != "SELECT_NODE" or query["modifiers"]:
         return False
-    pending = [] if query["where_clause"] is None else [query["where_clause"]]
-    while pending:
-        condition = pending.pop()
+    conditions = [] if query["where_clause"] is None else [query["where_clause"]]
+    relations = [query["from_table"]]
+    tables = 0
+    while relations:
+        relation = relations.pop()
+        if relation["type"] == "JOIN":
+            relations += [relation["left"], relation["right"]]
+            conditions += [] if relation["condition"] is None else [relation["condition"]]
+        elif relation["type"] == "BASE_TABLE":
+            tables += 1
+        else:
+            return False
+    while conditions:
+        condition = conditions.pop()
         operands = condition.get("children") or [condition.get(name) for name in _OPERANDS]
         if condition["type"] == "CONJUNCTION_AND":
-            pending += operands
+            conditions += operands
             continue
         kinds = [_constant_kind(operand) for operand in operands if operand is not None]
-        if condition["type"] not in _COMPARISONS or kinds.count("COLUMN_REF") != 1 or not {*kinds} <= _COMPARED:
+        with_constants = kinds.count("COLUMN_REF") == 1 and {*kinds} <= _COMPARED
+        with_others = tables > 1 and "COLUMN_REF" in kinds and {*kinds} <= {"COLUMN_REF", "FUNCTION"}
+        if condition["type"] not in _COMPARISONS or not (with_constants or with_others):
             return False
     return query["qualify"] is None
 

@@ -159,8 +159,9 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
 
 def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
     base = log.load(storage)
-    stale = max(found or 0 for found in stale_by_dimension(Index(storage, base)).values())
-    if not stale:
+    found = stale_by_dimension(Index(storage, base)).values()
+    stale = max(each or 0 for each in found)
+    if not stale and (dry_run or None not in found):
         return Step("joins", "nothing was due")
     if dry_run:
         return Step("joins", f"would refresh the attributes of at least {_files(stale)}")
