@@ -300,8 +300,9 @@ class Table:
         """Add the rows of a source as new files, by the table's layout; no existing file changes.
 
         Columns may be added and types widened without loss; added columns are NULL in existing files. ``batch``: an
-        application's name and the number of its batch; repeating the same batch does nothing · ``session``: a Spark
-        session that does the work; the source is one of its DataFrames · ``storage_options``: of the source, if it is a
+        application's name and the number of its batch; a batch that is not after the application's last one does
+        nothing, and so a repeated one · ``session``: a Spark session that does the work; the source is one of its
+        DataFrames · ``storage_options``: of the source, if it is a
         URL. Other options are ``memory_limit``, ``temp_directory``, ``threads`` and ``progress``.
 
         Raises `SchemaMismatch`, which names the column, and the errors of `write`.

@@ -137,6 +137,8 @@ def test_a_relations_values_are_those_that_duckdb_copies_to_parquet(tmp_path: Pa
         assert found[0] == found[1]
         assert [str(row["a time"]) for row in found[0]] == ["11:30:00", "10:30:00", "09:30:00"]
         assert (found[0][0]["bits"], found[0][0]["big"]) == ("101", "7")
+        with pytest.raises(duckdb.ConversionException, match="out of range"):
+            zskip.write(con.sql(f"SELECT {2**128 - 1}::UHUGEINT AS u"), tmp_path / "u", by="u")
         with pytest.raises(SchemaError, match=r'"l" of type TIME WITH TIME ZONE\[\] would lose the zones'):
             zskip.write(con.sql("SELECT 1 AS n, ['12:00:00+01'::TIMETZ] AS l"), tmp_path / "l", by="n")
 

@@ -170,7 +170,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--temp-directory": _value("the folder for rows that do not fit in memory", "FOLDER"),
     "--mode": _value("if the table exists (error)", choices=("error", "append", "overwrite"), default="error"),
     # changes and upkeep
-    "--batch": _value("apply this batch of an application once, as in loader:7", "NAME:NUMBER", batch),
+    "--batch": _value(
+        "apply this batch if it is after the application's last one, as in loader:7", "NAME:NUMBER", batch
+    ),
     "--dry-run": _flag("only report what would be done"),
     "--full": _flag("fit a new layout and rewrite all files"),
     "--max-bytes": _value("rewrite at most this much, such as 10GB", "SIZE"),

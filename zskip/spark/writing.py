@@ -13,7 +13,7 @@ from zskip.api import write as write_table
 from zskip.core.option_checks import Progress
 from zskip.core.receipts import Clustered, Deleted, Optimized
 from zskip.core.schema import names_given
-from zskip.errors import InvalidOption, SchemaError, first_line
+from zskip.errors import InvalidOption
 from zskip.spark.executor_footers import read_foreign_footers
 from zskip.spark.hadoop import open_storage
 from zskip.spark.spark_backend import backend
@@ -126,11 +126,10 @@ def cluster(
 
     ``options`` are those of `write` except ``partition_by``: hive folders stay. ``dry_run``: only report the rewrite.
     Raises what `index` raises, `SchemaError` for a column that Spark would store as another type and for names of
-    folders that it cannot read, and `CommitConflict` if another program changed the folder in the meantime.
+    folders that it does not read as DuckDB does, and `CommitConflict` if another program changed the folder in the
+    meantime.
     """
     require_session(spark)
-    from pyspark.errors import SparkRuntimeException
-
     storage_options = options.pop("storage_options", None)
     storage = open_storage(spark, path, storage_options)
     if "partition_by" in options:
@@ -139,21 +138,13 @@ def cluster(
     base = log.newest(storage)
     if base is not None and base.managed:
         return compact.cluster_table(storage, base, wanted, dry_run=dry_run, backend=backend(spark))
-    try:
-        return cluster_folder(
-            storage,
-            wanted,
-            dry_run=dry_run,
-            indexed=lambda _: index(spark, path, storage_options=storage_options)._index.snapshot,
-            backend=backend(spark),
-        )
-    except SparkRuntimeException as error:
-        if error.getCondition() != "INVALID_PARTITION_VALUE":
-            raise
-        raise SchemaError(
-            f"The names of folders at {storage.uri} have values in DuckDB that Spark cannot read: {first_line(error)} "
-            "Nothing was changed. zskip.cluster lays the folder out without a session."
-        ) from None
+    return cluster_folder(
+        storage,
+        wanted,
+        dry_run=dry_run,
+        indexed=lambda _: index(spark, path, storage_options=storage_options)._index.snapshot,
+        backend=backend(spark),
+    )
 
 
 def _opened(

@@ -271,8 +271,10 @@ def kept_names(paths: pa.StringArray, schema: pa.Schema) -> dict[str, str]:
         old = pc.unique(texts.drop_null())
         values = pa.chunked_array([cast(decoded(old), schema.field(column).type)])
         new = [_escape(text) for text in partition_texts(values, column).to_pylist()]
+        # Spark takes each byte of %C3%A9 for a letter.
         if t.is_string(values.type) and t.is_string(inferred_type(pa.array(new, pa.string()))):
-            continue
+            old = old.filter(pc.invert(pc.string_is_ascii(decoded(old))))
+            new = [name for name in new if not name.isascii()]
         found: dict[str, str] = {}
         for before, after in zip(old.to_pylist(), new, strict=True):
             if after == NULL != before:

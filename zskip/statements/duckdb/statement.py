@@ -313,7 +313,7 @@ def _unreadable(name: str, statement: str, span: tuple[int, int] | None) -> Unsu
     """The error for a zskip table outside the FROM of a query."""
     return UnsupportedSql(
         f"The zskip table \"{name}\" is read in FROM or JOIN of a query, as in FROM '{name}' or "
-        f"COPY (FROM '{name}') TO …, and cannot stand here. Table.append, Table.overwrite and Table.delete change it.",
+        f"COPY (FROM '{name}') TO …, and cannot stand here. Table.append, upsert, overwrite and delete change it.",
         statement,
         span,
     )

@@ -27,7 +27,7 @@ from zskip.binder import bind
 from zskip.core.receipts import Clustered
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
+from zskip.errors import CommitConflict, InvalidOption, SchemaError, SchemaMismatch, TableNotFound
 from zskip.parquet.arrow_differences import with_instants_of_all
 from zskip.parquet.footers import both_schemas
 from zskip.plan import find_survivors
@@ -286,7 +286,8 @@ def cluster_folder(
     by default `index_files`.
 
     After an error the folder is unchanged, except that it is indexed. Raises `InvalidOption` for a table that zskip
-    wrote, `SchemaMismatch` if the common type of a column would round the numbers of some files, `CommitConflict` if
+    wrote, `SchemaError` for names of folders that Spark does not read as DuckDB does, if a session writes,
+    `SchemaMismatch` if the common type of a column would round the numbers of some files, `CommitConflict` if
     files were added, changed or removed in the meantime, and the errors of `index_files`.
     """
     from zskip.tablelog.indexing import index_files, refresh
@@ -309,12 +310,18 @@ def cluster_folder(
     arrow = with_instants_of_all(base.schema.arrow, _exact(storage, listing, base))
     schema = Schema(storable_schema(arrow))
     schema.orderable(options.by)
+    kept = hive.kept_names(listing.path, schema.arrow)
+    if kept and backend is not LOCAL:
+        raise SchemaError(
+            f'The name of the folder "{next(iter(kept.values()))}" at {storage.uri} has another value on Spark than in '
+            "DuckDB. zskip.cluster lays the folder out without a session, and keeps both."
+        )
     options = replace(
         options,
         partition_by=base.partition_by,
         sketches=kept_options(base, options).sketches,
         hidden=True,
-        folder_names=hive.kept_names(listing.path, schema.arrow),
+        folder_names=kept,
     )
     rows = backend.rows_of_scan(find_survivors(index, None).scan, arrow)
     with Staged(storage.delete) as staged:
