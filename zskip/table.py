@@ -302,8 +302,8 @@ class Table:
         Columns may be added and types widened without loss; added columns are NULL in existing files. ``batch``: an
         application's name and the number of its batch; a batch that is not after the application's last one does
         nothing, and so a repeated one · ``session``: a Spark session that does the work; the source is one of its
-        DataFrames · ``storage_options``: of the source, if it is a
-        URL. Other options are ``memory_limit``, ``temp_directory``, ``threads`` and ``progress``.
+        DataFrames · ``storage_options``: of the source, if it is a URL. Other options are ``memory_limit``,
+        ``temp_directory``, ``threads`` and ``progress``.
 
         Raises `SchemaMismatch`, which names the column, and the errors of `write`.
         """

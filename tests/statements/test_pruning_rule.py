@@ -152,6 +152,29 @@ def test_more_files_are_explained(
         pruning_rule._GAINLESS.clear()
 
 
+@pytest.mark.parametrize(
+    ("ends", "explained"),
+    [
+        ([(0, 1000), (1, 999), (0, 998), (2, 1000)], False),
+        ([(0, 1000), (1, 999), (0, 50_000), (2, 1000)], True),  # most values lie in one file
+        ([(0.5, 1e3), (0.25, 1e3), (0.5, 1e3), (0.5, 990.0)], False),
+        ([(0.5, 1e3), (0.25, 1e3), (0.5, 1e9), (0.5, 1e3)], True),
+        ([(0.5, 1e3), (0.25, 1e3), (0.5, float("inf")), (0.5, 1e3)], True),
+        ([("a", "zz"), ("aa", "zy"), ("ab", "zz"), ("a", "zx")], False),
+        ([("a", "zz"), ("aa", "zy"), ("ab", "zz"), ("m", "zx")], True),
+        ([(7, 7)] * 4, False),
+    ],
+)
+def test_ranges_of_many_files_that_have_most_values_in_common_are_not_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[Any, Any]], explained: bool
+) -> None:
+    monkeypatch.setattr(pruning_rule, "FEW_FILES", 0)
+    rows = pa.table({"x": [end for pair in ends for end in [*pair, *[pair[0]] * (ROWS - 2)]]})
+    path = _indexed(tmp_path / "t", rows)
+    text = f"SELECT * FROM '{path}' WHERE concat(x, '') = 'm'"
+    assert _is_explained(text, _connection()) == explained
+
+
 def test_null_in_some_files_alone_tells_them_apart(tmp_path: Path) -> None:
     same = _DATA["same"].to_pylist()
     for name, first, explained in (("some", None, True), ("none", 0, False)):

@@ -7,8 +7,8 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | names the position of files in their list                  | it depends on files that are skipped                |
 | stores the result of a PIVOT by values                     | DuckDB runs a part of it to plan it, without rows   |
 | skipped little before, over the same versions              | reading all files is correct, whatever else changed |
-| reads no column outside its results whose values differ    | no file can be skipped                              |
-| from file to file, in up to a thousand local files         |                                                     |
+| reads no column outside its results whose ranges differ    | hardly a file can be skipped                        |
+| much from file to file, in up to a thousand local files    |                                                     |
 | reads few files, of which it only compares columns with    | DuckDB skips them by their footers in less time     |
 | constants, or with each other in a join                    |                                                     |
 | reads little, and is one of a process's first              | the rules themselves take longer to load            |
@@ -27,7 +27,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from zskip.core.late_loading import pc
+from zskip.core.types import is_floating
 from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
@@ -37,7 +40,6 @@ from zskip.tablelog.freshness import listed
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
     from zskip.statements.aggregates import IndexRows
     from zskip.tablelog.freshness import Changes
@@ -53,6 +55,8 @@ LEAST_SAVED = 1e-3
 _LOAD_SECONDS, _FILE_SECONDS, _BYTES_A_SECOND = 0.4, 2e-4, 4e8
 _RULES = "zskip.statements.duckdb.pruned_tables"
 MOST_RANGES = 1000
+# The least share of a column's span that the ranges of all files have in common if conditions on it hardly skip a file.
+_IN_COMMON = 0.9
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
 _CHUNKS_A_FILE = 64
 
@@ -152,14 +156,11 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
         return False
     if not places.renames:
         searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
-        apart = [_are_apart(index, searched) for _, index in parsed.found]
-        if not any(apart):
+        if not any(_may_skip(index, searched) for _, index in parsed.found):
             return answered and not searched
     elif not (parsed.settled and places.only_named):
         return True
-    elif not any(
-        _are_apart(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found
-    ):
+    elif not any(_may_skip(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found):
         return answered
     return True
 
@@ -181,25 +182,42 @@ def _has_short_footers(index: Index) -> bool:
     return len(index) + chunks / _CHUNKS_A_FILE <= FEW_FILES
 
 
-def _are_apart(index: Index, names: Collection[str]) -> bool:
+def _may_skip(index: Index, names: Collection[str]) -> bool:
     """Whether conditions on some of these columns may skip files. ``names``: without regard to case."""
     folded = {name.casefold() for name in names}
     leaves = index.snapshot.schema.columns.values()
     return any(
-        index.once(("apart", leaf.path), partial(_ranges_are_apart, index, leaf.path), _bytes)
+        index.once(("may skip", leaf.path), partial(_ranges_may_skip, index, leaf.path), _bytes)
         for leaf in leaves
         if leaf.orderable and leaf.parts[0].casefold() in folded
     )
 
 
-def _ranges_are_apart(index: Index, path: str) -> bool:
-    """Whether the ranges of a column in all files have no value in common, or NULL is in some of the files alone."""
+def _ranges_may_skip(index: Index, path: str) -> bool:
+    """Whether NULL is in some of the files alone, or many a value lies outside the range of some file.
+
+    lowest                                      highest bound
+      |-----[=============================]--------|
+            values that the ranges of all files have in common
+
+    Over few files only ranges without any such value count: DuckDB skips the others by their footers in no time.
+    """
     ranges = index.files(None, [path]).statistics.columns.get(path)
     if ranges is None:
         return False  # the table has no files
     if pc.any(ranges.has_null).as_py() and not pc.all(ranges.has_null).as_py():
         return True
-    return bool(pc.less(pc.min(ranges.upper), pc.max(ranges.lower)).as_py())
+    ends = [pc.min(ranges.lower), pc.max(ranges.lower), pc.min(ranges.upper), pc.max(ranges.upper)]
+    if not all(end.is_valid for end in ends):
+        return False
+    if pc.less(ends[2], ends[1]).as_py() or len(index) <= FEW_FILES:
+        return bool(pc.less(ends[2], ends[1]).as_py())
+    from zskip.stats.keys import order_bits, sortable_numbers
+
+    bounds = pa.array(ends, ranges.lower.type)
+    places = sortable_numbers(bounds) if is_floating(bounds.type) else order_bits(bounds, after_prefix=True)
+    lowest, low, high, highest = map(float, places)
+    return not high - low >= _IN_COMMON * (highest - lowest)  # an infinite span has no share
 
 
 def _bytes(_: bool) -> int:
