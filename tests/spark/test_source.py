@@ -126,9 +126,9 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) 
     with pytest.raises(PySparkException, match="stopped here"):
         rows.write.format("zskip").mode("append").save(str(tmp_path / "t"))
     for mode, frame, why in (
-        ("append", spark.range(3).selectExpr("'a' AS x"), "neither type"),
+        ("append", spark.range(3).selectExpr("'a' AS x"), "neither can take"),
         ("overwrite", spark.range(3).selectExpr("id AS y"), "laid out by .x."),
-        ("overwrite", spark.range(3).selectExpr("'a' AS x"), "neither type"),
+        ("overwrite", spark.range(3).selectExpr("'a' AS x"), "neither can take"),
     ):
         with pytest.raises(PySparkException, match=why):
             frame.write.format("zskip").mode(mode).save(str(tmp_path / "t"))
