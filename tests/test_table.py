@@ -73,6 +73,14 @@ def test_an_added_column_is_null_in_older_files(table: zskip.Table) -> None:
         table.append(pa.table({"id": [1], "a": ["text"], "b": [0.5]}))
 
 
+def test_decimals_are_not_widened_to_more_digits_than_duckdb_has(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"v": pa.array([1], pa.decimal128(37, 3))}), tmp_path / "t", by="v")
+    with pytest.raises(SchemaMismatch, match=r"decimal128\(20, 5\) in the rows: neither can take"):
+        table.append(pa.table({"v": pa.array([1], pa.decimal128(20, 5))}))
+    table.append(pa.table({"v": pa.array([1], pa.decimal128(38, 4))}))
+    assert table.schema.field("v").type == pa.decimal128(38, 4)
+
+
 def test_rows_that_share_no_column_with_the_table_are_refused(table: zskip.Table) -> None:
     with pytest.raises(SchemaMismatch, match='share no column: the table has "id", "a", "b", the rows have "x"'):
         table.append(pa.table({"x": [1]}))

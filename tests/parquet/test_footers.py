@@ -352,6 +352,19 @@ def test_integers_beside_decimals_have_the_type_that_duckdb_gives_them(
     assert zskip.open(tmp_path).plan(f"v = {most}").count() == 1
 
 
+def test_decimals_of_two_scales_have_the_type_that_duckdb_gives_them(tmp_path: Path) -> None:
+    for number, type in enumerate((pa.decimal128(37, 3), pa.decimal128(20, 5), pa.decimal128(4, 1))):
+        values = pa.array([Decimal("123.5"), Decimal("-1.5")], type)
+        nested = pa.StructArray.from_arrays([values], ["x"])
+        pq.write_table(pa.table({"v": values, "s": nested}), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    ours = zskip.sql(f"FROM '{tmp_path}'")
+    glob = duckdb.sql(f"FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)")
+    assert ours.types == glob.types
+    assert ours.fetchall() == glob.fetchall()
+    assert zskip.open(tmp_path).plan("v = 123.5").count() == 3
+
+
 def test_what_is_only_a_note_of_a_files_writer_keeps_no_files_apart(tmp_path: Path) -> None:
     """A dictionary is how values are stored, a zone how instants are shown."""
     instant = pa.timestamp("us", "UTC")

@@ -99,7 +99,8 @@ class Optimized(Receipt):
     the files of the table · ``depth_…``: the files that a look-up reads, averaged over the clustering columns ·
     ``skipped_…``: the share of rows that a look-up skips. Values after the change are None in a dry run, and if they
     cannot be read. ``files_left``: files that were due but not rewritten, because other writers changed them or the
-    time was over · ``full_saves``: the share of what a query reads that ``full=True`` is expected to save after this.
+    time was over · ``full_saves``: the share of what a query reads that ``full=True`` is expected to save after this ·
+    ``sketches_merged``: the sketches whose parts of several appends became one.
     """
 
     files_rewritten: int
@@ -113,6 +114,7 @@ class Optimized(Receipt):
     dry_run: bool
     files_left: int = 0
     full_saves: float = 0.0
+    sketches_merged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -506,13 +506,15 @@ def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringAr
 def _common(type: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
     """The type of the values, without what only the Arrow schema adds: dictionaries, views, time zones.
 
-    ``types``: those of the column in all files. Beside decimals, an integer becomes a decimal of its digits, as many as
-    38 leave, as in DuckDB: Arrow leaves too few.
+    ``types``: those of the column in all files. Integers and decimals beside decimals become one decimal, of DuckDB's
+    digits: Arrow leaves integers too few, and gives decimals more than 38, which DuckDB reads as doubles.
     """
-    decimals = [each for each in types if t.is_decimal(each)] if t.is_integer(type) else []
-    if decimals:
-        scale = max(each.scale for each in decimals)
-        return pa.decimal128(max(1, min(t.integer_digits(type), 38 - scale)))
+    decimals = [each for each in types if t.is_decimal(each)]
+    if (t.is_integer(type) or t.is_decimal(type)) and decimals and all(each.precision <= 38 for each in decimals):
+        digits = max(each.precision - each.scale for each in decimals)
+        scale = min(38 - digits, max(each.scale for each in decimals))
+        digits = max(digits, *(t.integer_digits(each) for each in types if t.is_integer(each)), 0)
+        return pa.decimal128(min(38, digits + scale), scale)
     if t.is_dictionary(type):
         return type.value_type
     if t.is_string_view(type):

@@ -173,6 +173,8 @@ def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         integer_digits, scale = t.integer_digits(other), 0
     common_scale = max(one.scale, scale)
     precision = max(one.precision - one.scale, integer_digits) + common_scale
-    if precision > 76:
-        return None
-    return pa.decimal128(precision, common_scale) if precision <= 38 else pa.decimal256(precision, common_scale)
+    if precision <= 38:
+        return pa.decimal128(precision, common_scale)
+    # DuckDB reads more digits as doubles: no append makes them of fewer.
+    wide = one.precision > 38 or (t.is_decimal(other) and other.precision > 38)
+    return pa.decimal256(precision, common_scale) if wide and precision <= 76 else None

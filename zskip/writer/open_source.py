@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ from zskip.plan import find_survivors
 from zskip.tablelog.table_folders import format_of_object
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
 
 
 def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> RowSource:
@@ -81,18 +84,31 @@ def _as_copied(relation: Any) -> Any:
     """A DuckDB relation with its times with a zone in UTC, as those of foreign Parquet are read, since Arrow has no
     zone for them; and BIT and BIGNUM as texts, since Arrow gets the bytes in which DuckDB stores them.
 
-    Raises `SchemaError` for such times inside of another type.
+    Raises `SchemaError` for such values inside of another type.
     """
     types = {name: str(type) for name, type in zip(relation.columns, relation.types, strict=True)}
-    for name, type in types.items():
-        if _ZONED_TIME in type and type != _ZONED_TIME:
+    for name, type in zip(relation.columns, relation.types, strict=True):
+        inside = {str(each) for each in _inner_types(type)} & _AS_COPIED.keys()
+        if inside:
             raise SchemaError(
-                f'The column "{name}" of type {type} would lose the zones of its times: cast them to TIME.'
+                f'The column "{name}" of type {type} would lose what its values of type {inside.pop()} are: cast them, '
+                f"{'to TIME' if _ZONED_TIME in types[name] else 'to VARCHAR or HUGEINT'}."
             )
     if not _AS_COPIED.keys() & set(types.values()):
         return relation
     forms = {identifier(name): _AS_COPIED.get(type, "{}") for name, type in types.items()}
     return relation.project(", ".join(f"{form.format(column)} AS {column}" for column, form in forms.items()))
+
+
+def _inner_types(type: DuckDBPyType) -> Iterator[DuckDBPyType]:
+    """The types inside of a struct, list, map or union of DuckDB."""
+    from duckdb.sqltypes import DuckDBPyType
+
+    if type.id in ("struct", "list", "array", "map", "union"):
+        for _, child in type.children:
+            if isinstance(child, DuckDBPyType):  # not the length of an array
+                yield child
+                yield from _inner_types(child)
 
 
 def _live_rows(table: Any, storage_options: Mapping[str, Any] | None) -> RowSource | None:

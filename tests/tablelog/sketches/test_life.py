@@ -109,8 +109,10 @@ def test_optimize_merges_segments_where_no_file_is_to_be_rewritten(table: zskip.
 
 def test_a_budget_that_is_too_small_leaves_segments_alone(table: zskip.Table) -> None:
     table.append(rows(2000, 10))
-    table.optimize(max_bytes=1)
+    assert table.optimize(max_bytes=1).sketches_merged == 0
     assert segments(table) == 2
+    assert table.optimize(dry_run=True).sketches_merged == table.optimize().sketches_merged == 1
+    assert segments(table) == 1
 
 
 def test_deleted_rows_stay_deleted_and_others_are_found(table: zskip.Table) -> None:

@@ -68,6 +68,7 @@ def optimize(
         files_rewritten=compaction.files,
         bytes_rewritten=compaction.bytes,
         files_left=compaction.left,
+        sketches_merged=compaction.sketches,
         files_after=None if dry_run else snapshot.totals.files,
         dry_run=dry_run,
     )
@@ -88,12 +89,12 @@ class _Compaction:
     """An optimize in progress.
 
     ``snapshot``: the newest version · ``files``, ``bytes``: rewritten so far, or planned in a dry run · ``left``: files
-    of merges that were not made, since other writers changed them or the time was over.
+    of merges that were not made, since other writers changed them or the time was over · ``sketches``: merged.
     """
 
     def __init__(self, storage: Storage, base: Snapshot, kept: WriteOptions, backend: Backend) -> None:
         self.storage, self.snapshot, self.kept, self.backend = storage, base, kept, backend
-        self.files = self.bytes = self.left = 0
+        self.files = self.bytes = self.left = self.sketches = 0
 
     def state(self) -> Optimized:
         """The receipt for doing nothing: the layout as it is, and what a full rewrite would bring."""
@@ -164,7 +165,8 @@ class _Compaction:
         """Merge the segments of each sketch, if all of them may be rewritten within what is left of ``max_bytes``."""
         sketches = self.snapshot.sketches
         fit = max_bytes is None or self.bytes + sum(sketch.bytes for sketch in sketches) <= max_bytes
-        if fit and not dry_run and any(len(sketch.segments) > 1 for sketch in sketches):
+        self.sketches = sum(len(sketch.segments) > 1 for sketch in sketches) if fit else 0
+        if self.sketches and not dry_run:
             details = {"full": False, "files_rewritten": 0, "bytes_rewritten": 0}
             self.snapshot = commit(self.storage, self.snapshot, "optimize", details=details, merge_sketches=True)
 

@@ -174,6 +174,9 @@ def _rewritten(done: Optimized) -> str:
     what = f"{_files(done.files_rewritten)} ({size_text(done.bytes_rewritten)})"
     if done.dry_run and done.files_rewritten:
         return f"would rewrite {what}"
+    if not done.files_rewritten and done.sketches_merged:
+        parts = f"the parts of {done.sketches_merged} sketch{'' if done.sketches_merged == 1 else 'es'}"
+        return f"{'would merge' if done.dry_run else 'merged'} {parts}"
     if not done.files_rewritten:
         return "nothing was rewritten" if done.files_left else "nothing was due"
     if done.files_after is None or done.skipped_after is None:
