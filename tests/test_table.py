@@ -115,6 +115,10 @@ def test_texts_are_taken_into_columns_of_uuids_and_json(tmp_path: Path) -> None:
         {"k": pa.array([key.bytes for key in keys[:2]], pa.uuid()), "j": pa.array(['{"a": 1}'] * 2, pa.json_())}
     )
     table = zskip.write(first, tmp_path / "t", by="k", files=2)
+    more = [uuid.UUID(int=number << 123 | 0xFF) for number in range(24, 32)]  # their bytes are no text
+    table.append([{"k": str(key), "j": "[7]"} for key in more])
+    assert table.plan(f"k = '{more[3]}'").count() == 1
+    table.delete("j = '[7]'")
     con = duckdb.connect()
     table.append(con.sql(f"SELECT '{keys[2]}'::UUID AS k, '[2]'::JSON AS j"))
     table.append(zskip.sql(f"FROM '{tmp_path}/t' WHERE k = '{keys[2]}'", con))
@@ -129,6 +133,22 @@ def test_texts_are_taken_into_columns_of_uuids_and_json(tmp_path: Path) -> None:
         with pytest.raises(SchemaMismatch, match=f'A value of the column "{column}" does not fit'):
             table.append([row])
     assert table.count() == 5
+
+
+def test_texts_in_lists_are_taken_into_lists_of_uuids_and_json(tmp_path: Path) -> None:
+    key = uuid.UUID(int=31 << 123)
+    keys = pa.ListArray.from_arrays([0, 1, 1], pa.array([key.bytes], pa.uuid()))
+    texts = pa.ListArray.from_arrays([0, 1, 1], pa.array(["1"], pa.json_()))
+    table = zskip.write(pa.table({"id": [1, 2], "k": keys, "j": texts}), tmp_path / "t", by="id")
+    table.append(duckdb.sql(f"SELECT 3 AS id, ['{key}'::UUID, NULL] AS k, ['[3]'::JSON] AS j"))
+    table.append([{"id": 4, "k": None, "j": ['{"a": 4}']}])
+    assert table.plan("id >= 3").to_arrow().to_pylist() == [
+        {"id": 3, "k": [key, None], "j": ["[3]"]},
+        {"id": 4, "k": None, "j": ['{"a": 4}']},
+    ]
+    for column, text in (("k", "x"), ("j", "nope")):
+        with pytest.raises(SchemaMismatch, match=f'A value of the column "{column}" does not fit'):
+            table.append([{"id": 5, column: [text]}])
 
 
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:

@@ -364,6 +364,10 @@ def cluster(
         if base is not None and base.managed:
             from zskip.writer.compaction.compact import cluster_table
 
+            if base.dimensions and chosen.workload:
+                from zskip.advisor.attribute_workload import workload_of_table
+
+                chosen = replace(chosen, workload=workload_of_table(chosen.workload, storage, base, storage_options))
             return cluster_table(storage, base, chosen, max_bytes=most, full=full, dry_run=dry_run)
         if most is not None:
             raise InvalidOption("A folder of Parquet is laid out as a whole: leave out max_bytes=.")

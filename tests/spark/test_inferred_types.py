@@ -351,6 +351,14 @@ def test_names_that_spark_reads_otherwise_are_laid_out_without_it(
     assert len(zskip.sql(f"FROM '{folder}' WHERE p IS NOT NULL").fetchall()) == 30 - 10 * names.count(NULL)
 
 
+def test_a_hive_column_of_another_name_on_spark_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder = partitioned(tmp_path / "t", {"gr%C3%B6%C3%9Fe": ["1", "2", "3"]})
+    zskip.index(folder)
+    for reader in (READERS["table"], READERS["connector"], READERS["read"]):
+        with pytest.raises(SchemaError, match='"größe" has another name on Spark'):
+            reader(spark, folder, "id >= 0").collect()
+
+
 def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:
     folder = partitioned(tmp_path / "t", {"p": ["1", "2", "-3", "2147483647", NULL]})
     zskip.index(folder)

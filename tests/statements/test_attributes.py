@@ -592,6 +592,18 @@ def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
     assert set(table._index.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
 
 
+def test_a_table_is_laid_out_anew_by_a_workload_over_its_dimensions(tmp_path: Path) -> None:
+    zskip.write(pa.table({"key": range(40), "a": [n % 5 for n in range(40)], "b": range(40)}), tmp_path / "d", by="key")
+    facts = pa.table({"id": range(2000), "k": [n * 7 % 40 for n in range(2000)]})
+    zskip.write(facts, tmp_path / "f", by=["d.a", "id"], joins={"d": (tmp_path / "d", {"k": "key"})}, files=10)
+    text = f"SELECT count(*) FROM '{tmp_path}/f' f JOIN '{tmp_path}/d' d ON f.k = d.key WHERE "
+    assert zskip.cluster(tmp_path / "f", workload=[text + "d.a = 2"]).files_rewritten == 10
+    assert list(zskip.open(tmp_path / "f").clustering()) == ['"d.a"']
+    assert zskip.sql(text + "d.a = 2").fetchall() == [(400,)]
+    with pytest.raises(zskip.InvalidOption, match=r'keeps no ranges of "d\.b"'):
+        zskip.cluster(tmp_path / "f", workload=[text + "d.b < 3"])
+
+
 def test_a_workload_that_names_no_dimension_of_the_joins_warns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -140,6 +140,11 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     own = hive.partitions(folders)
     given = {}
     for name in snapshot.partition_by:
+        if found and not any(name in values for values in found):
+            raise SchemaError(
+                f'The hive column "{name}" has another name on Spark, which takes each byte of %XX for a letter. '
+                "Rename its folders without these."
+            )
         texts = [values.get(name, hive.NULL) for values in found]
         kind = snapshot.schema.arrow.field(name).type
         same = not t.is_timestamp(kind) and name in own

@@ -340,7 +340,8 @@ class _Unpublished(io.BufferedWriter):
         self.close()
 
     def __del__(self) -> None:
-        self.discard()  # a file whose writer was never closed is incomplete
+        with suppress(ValueError):  # an interrupt came before the file was there
+            self.discard()  # a file whose writer was never closed is incomplete
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

@@ -155,7 +155,8 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
         return _stored(pc.run_end_decode(values), type)
     if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
-    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
+    other_items = t.is_list(values.type) and t.is_list(type) and values.type.value_type != type.value_type
+    if other_items or t.is_list_view(values.type) or t.is_large_list_view(values.type):
         # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(offsets_of(lengths), pa.int32())

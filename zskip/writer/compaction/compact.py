@@ -244,6 +244,8 @@ def cluster_table(
     by = options.by or (() if "workload" in new else own.by)
     anew = list(by) != list(own.by)
     wanted = None
+    if (anew or new) and max_bytes is not None:
+        raise InvalidOption("Another layout rewrites all files: leave out max_bytes=.")
     if anew or new:
         wanted = append.changed_options(base, by if anew else None, asked)
         wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
