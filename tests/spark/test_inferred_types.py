@@ -352,11 +352,13 @@ def test_names_that_spark_reads_otherwise_are_laid_out_without_it(
 
 
 def test_a_hive_column_of_another_name_on_spark_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """pyarrow writes names so."""
     folder = partitioned(tmp_path / "t", {"gr%C3%B6%C3%9Fe": ["1", "2", "3"]})
-    zskip.index(folder)
-    for reader in (READERS["table"], READERS["connector"], READERS["read"]):
+    with pytest.raises(SchemaError, match='"größe" has another name on Spark'):
+        zs.cluster(spark, folder, by="id")
+    for name in READERS.keys() - {"source"}:  # whose errors Spark wraps
         with pytest.raises(SchemaError, match='"größe" has another name on Spark'):
-            reader(spark, folder, "id >= 0").collect()
+            READERS[name](spark, folder, "`größe` = 2").collect()
 
 
 def test_overflow_is_that_of_sparks_type(spark: SparkSession, tmp_path: Path) -> None:

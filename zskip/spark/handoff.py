@@ -27,7 +27,7 @@ from zskip.errors import CorruptFile, FilesRemoved, UnsupportedSql
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.plan.scan import Scan
-from zskip.spark.inferred_types import Inference, in_spark_types
+from zskip.spark.inferred_types import Inference, in_spark_types, texts_by_folder
 from zskip.spark.spark_session import (
     Semantics,
     is_connect,
@@ -153,7 +153,7 @@ def named_files(scan: Scan) -> list[tuple[str, int]]:
 def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
     """A DataFrame over exactly the files of a scan, unfiltered, without rows deleted by another table format.
 
-    Raises `CorruptFile` if Spark does not take all files.
+    Raises `CorruptFile` if Spark does not take all files, and `SchemaError` for a hive column of another name there.
     """
     types = spark_schema(schema)
     if not len(scan):
@@ -168,6 +168,7 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
     named = named_files(scan)
     options = parquet_options(schema, scan.managed)
     if scan.partition_by:
+        texts_by_folder(pa.array(scan.relative_paths, pa.string()))  # or Spark has NULL in a column of another name
         return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)
     if not is_connect(spark):
         with manifest(named) as folder:

@@ -135,17 +135,11 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     """The type of each partition column, and whether Spark reads the same texts as the index."""
     if not snapshot.partition_by:
         return {}
-    folders = pc.unique(pc.replace_substring_regex(paths, r"[^/]*$", ""))
-    found = [values_of(folder) for folder in folders.to_pylist()]
-    own = hive.partitions(folders)
+    found = texts_by_folder(paths)
+    own = hive.partitions(pa.array(found, pa.string()))
     given = {}
     for name in snapshot.partition_by:
-        if found and not any(name in values for values in found):
-            raise SchemaError(
-                f'The hive column "{name}" has another name on Spark, which takes each byte of %XX for a letter. '
-                "Rename its folders without these."
-            )
-        texts = [values.get(name, hive.NULL) for values in found]
+        texts = [values.get(name, hive.NULL) for values in found.values()]
         kind = snapshot.schema.arrow.field(name).type
         same = not t.is_timestamp(kind) and name in own
         read = hive.decoded(own[name]).fill_null(hive.NULL).to_pylist() if same else None
@@ -246,6 +240,23 @@ _ESCAPED = re.compile("%([0-9a-fA-F]{2})")
 _BLANKS = "".join(map(chr, range(33)))
 _DIGITS = {"int": 10, "bigint": 20}
 _MOST_DIGITS = 38
+
+
+def texts_by_folder(paths: pa.StringArray) -> dict[str, dict[str, str]]:
+    """The texts of the hive columns in each different folder of these files, as Spark reads them.
+
+    Raises `SchemaError` for a column that has another name on Spark.
+    """
+    folders = pc.unique(pc.replace_substring_regex(paths, r"[^/]*$", "")).to_pylist()
+    found = {folder: values_of(folder) for folder in folders}
+    for folder, texts in found.items():
+        for name in hive.texts_of(folder):
+            if name not in texts:
+                raise SchemaError(
+                    f'The hive column "{name}" has another name on Spark, which takes each byte of %XX for a letter: '
+                    f"rename {folder}, and those like it."
+                )
+    return found
 
 
 def values_of(path: str) -> dict[str, str]:
