@@ -531,6 +531,10 @@ def _common(type: pa.DataType, types: Sequence[pa.DataType]) -> pa.DataType:
     if t.is_list(type):
         items = [each.value_type for each in types if t.is_list(each)]
         return pa.list_(type.value_field.with_type(_common(type.value_type, items)))
+    if t.is_map(type):
+        maps = [each for each in types if t.is_map(each)]
+        item = _common(type.item_type, [each.item_type for each in maps])
+        return pa.map_(_common(type.key_type, [each.key_type for each in maps]), type.item_field.with_type(item))
     return type
 
 
