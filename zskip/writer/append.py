@@ -192,8 +192,8 @@ def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
         "fitted_rows_per_file": options.rows_per_file or written.rows_per_file,
         "row_group_rows": options.row_group_rows or ROW_GROUP_ROWS,
         "compression": options.compression,
-        "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
-        "workload": None if options.workload is None else list(options.workload),
+        "weights": as_logged(options.weights),
+        "workload": as_logged(options.workload),
         "layout": options.layout,
         "by": list(options.by),
         **({"hidden": True} if options.hidden else {}),
@@ -201,6 +201,13 @@ def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
     }
     name = assignments[0].layout if assignments else options.layout
     return LayoutRecord(name, columns, recorded_options)
+
+
+def as_logged(option: Any) -> Any:
+    """An option in the form in which the log records it."""
+    if isinstance(option, Mapping):
+        return dict(option)
+    return list(option) if isinstance(option, tuple) else option
 
 
 def rows_per_file(snapshot: Snapshot, kept: WriteOptions) -> int:

@@ -76,8 +76,12 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
 
 _ZONED_TIME = "TIME WITH TIME ZONE"
 # Types that DuckDB's COPY writes to Parquet in another form than Arrow gets them in.
-_AS_COPIED = {_ZONED_TIME: "timezone('UTC', {})::TIME", "BIT": "{}::VARCHAR", "BIGNUM": "{}::VARCHAR"}
-_AS_COPIED["UHUGEINT"] = "{}::HUGEINT"  # Arrow takes the greater half of its values for negative ones
+_AS_COPIED = {
+    _ZONED_TIME: "timezone('UTC', {})::TIME",
+    "BIT": "{}::VARCHAR",
+    "BIGNUM": "{}::VARCHAR",
+    "UHUGEINT": "{}::HUGEINT",  # Arrow takes the greater half of its values for negative ones
+}
 
 
 def _as_copied(relation: Any) -> Any:

@@ -157,7 +157,8 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
     other_items = t.is_list(values.type) and t.is_list(type) and values.type.value_type != type.value_type
     if other_items or t.is_list_view(values.type) or t.is_large_list_view(values.type):
-        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
+        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not. Nor does a cast
+        # parse texts among the items.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(offsets_of(lengths), pa.int32())
         items = _stored(values.flatten(), type.value_type)

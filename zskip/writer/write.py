@@ -333,14 +333,10 @@ class _Write:
         counts: dict[tuple[str, ...], int] = {}
 
         given = [name for name in columns if name in source.schema.names]
-        # Rows of an append may lack columns, have only NULL in them, without a type, or texts of UUIDs. At least one
-        # column is read, since a part without columns has no rows.
+        # Rows of an append may lack columns, or have them in another type, such as texts for UUIDs. At least one column
+        # is read, since a part without columns has no rows.
         wanted = pa.schema([self.schema.arrow.field(name) for name in columns])
-        whole = given == columns and not any(
-            t.is_null(source.schema.field(field.name).type)
-            or (isinstance(field.type, pa.BaseExtensionType) and source.schema.field(field.name).type != field.type)
-            for field in wanted
-        )
+        whole = given == columns and all(source.schema.field(field.name).type == field.type for field in wanted)
 
         def load(part: Part) -> tuple[pa.Table, list[tuple[str, ...]], np.ndarray]:
             table = part()

@@ -55,6 +55,7 @@ LEAST_SAVED = 1e-3
 _LOAD_SECONDS, _FILE_SECONDS, _BYTES_A_SECOND = 0.4, 2e-4, 4e8
 _RULES = "zskip.statements.duckdb.pruned_tables"
 MOST_RANGES = 1000
+"""The most files whose ranges are looked at for each column that a statement names."""
 # The least share of a column's span that the ranges of all files have in common if conditions on it hardly skip a file.
 _IN_COMMON = 0.9
 # DuckDB reads the description of so many columns of row groups in the time in which it opens a file.
@@ -210,8 +211,9 @@ def _ranges_may_skip(index: Index, path: str) -> bool:
     ends = [pc.min(ranges.lower), pc.max(ranges.lower), pc.min(ranges.upper), pc.max(ranges.upper)]
     if not all(end.is_valid for end in ends):
         return False
-    if pc.less(ends[2], ends[1]).as_py() or len(index) <= FEW_FILES:
-        return bool(pc.less(ends[2], ends[1]).as_py())
+    apart = bool(pc.less(ends[2], ends[1]).as_py())
+    if apart or len(index) <= FEW_FILES:
+        return apart
     from zskip.stats.keys import order_bits, sortable_numbers
 
     bounds = pa.array(ends, ranges.lower.type)

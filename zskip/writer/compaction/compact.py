@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -213,13 +211,6 @@ def _rows(index: Index) -> np.ndarray:
     return np.asarray(pc.fill_null(index.row_counts(_all(index)), 0), np.float64)
 
 
-def _recorded(option: Any) -> Any:
-    """An option in the form in which the log records it."""
-    if isinstance(option, Mapping):
-        return dict(option)
-    return list(option) if isinstance(option, tuple) else option
-
-
 @may_meet_vacuums
 def cluster_table(
     storage: Storage,
@@ -240,7 +231,7 @@ def cluster_table(
     asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
     if options.layout != "auto":
         asked["layout"] = options.layout
-    new = {name for name, value in asked.items() if _recorded(getattr(own, name)) != _recorded(value)}
+    new = {name for name, value in asked.items() if append.as_logged(getattr(own, name)) != append.as_logged(value)}
     by = options.by or (() if "workload" in new else own.by)
     anew = list(by) != list(own.by)
     wanted = None
