@@ -151,6 +151,28 @@ def test_texts_in_lists_are_taken_into_lists_of_uuids_and_json(tmp_path: Path) -
             table.append([{"id": 5, column: [text]}])
 
 
+@pytest.mark.parametrize("inside", ["{'a': v, 'b': 1}", "[{'a': v}]", "MAP {'m': v}", "MAP {'m': [v], 'n': NULL}"])
+@pytest.mark.parametrize("value", [f"'{uuid.UUID(int=31 << 123)}'::UUID", "'[3]'::JSON"])
+def test_uuids_and_json_are_stored_inside_other_types(value: str, inside: str, tmp_path: Path) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE r AS SELECT range::INT AS id, {inside} AS c FROM range(6), (SELECT {value} AS v)")
+    con.execute("INSERT INTO r VALUES (6, NULL)")
+    con.execute(f"COPY r TO '{tmp_path}/r.parquet'").fetchall()
+    zskip.write(tmp_path / "r.parquet", tmp_path / "t", by="id", files=2)
+    table = zskip.open(tmp_path / "t")
+    table.append(con.sql("SELECT id + 10 AS id, c FROM r WHERE id > 4"))
+    table.upsert(con.sql("FROM r WHERE id < 3"), on="id")
+    table.upsert(con.sql("FROM r LIMIT 0"), on="id")
+    con.execute("INSERT INTO r SELECT id + 10, c FROM r WHERE id > 4")
+    rows = con.sql("FROM r ORDER BY id").fetchall()
+    relation = zskip.sql(f"FROM '{tmp_path}/t' ORDER BY id", con)
+    assert relation.fetchall() == rows
+    assert relation.types == con.sql("FROM r").types
+    assert table.verify(engines=("duckdb", "arrow")).clean
+    table.optimize(full=True)
+    assert sorted(table.plan("id > 4").to_arrow()["id"].to_pylist()) == [5, 6, 15, 16]
+
+
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:
     first, second = dt.time(1), dt.time(2, 30, 0, 1)
     table = zskip.write(pa.table({"id": [1], "v": pa.array([first], pa.time32("ms"))}), tmp_path / "t", by="v")

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from zskip.api import open as open_table
 from zskip.binder.bind_condition import provable_part
+from zskip.core import types as t
 from zskip.errors import CorruptFile, MissingDependency
 from zskip.plan.scan import Scan
 from zskip.table import Table
@@ -41,7 +42,7 @@ def scan(
     """
     table = path if isinstance(path, Table) else open_table(path, version=version, storage_options=storage_options)
     table = copy.copy(table)  # changes to the caller's table move that one on
-    schema = pl.DataFrame(table.schema.empty_table()).schema
+    schema = pl.DataFrame(t.empty_table(table.schema)).schema
 
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None

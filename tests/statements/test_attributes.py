@@ -600,8 +600,9 @@ def test_a_table_is_laid_out_anew_by_a_workload_over_its_dimensions(tmp_path: Pa
     assert zskip.cluster(tmp_path / "f", workload=[text + "d.a = 2"]).files_rewritten == 10
     assert list(zskip.open(tmp_path / "f").clustering()) == ['"d.a"']
     assert zskip.sql(text + "d.a = 2").fetchall() == [(400,)]
-    with pytest.raises(zskip.InvalidOption, match=r'keeps no ranges of "d\.b"'):
-        zskip.cluster(tmp_path / "f", workload=[text + "d.b < 3"])
+    for other in ({"workload": [text + "d.b < 3"]}, {"by": ["d.b"]}):
+        with pytest.raises(zskip.InvalidOption, match=r'keeps no ranges of "d\.b"\. zskip\.write with joins='):
+            zskip.cluster(tmp_path / "f", **other)
 
 
 def test_a_workload_that_names_no_dimension_of_the_joins_warns(

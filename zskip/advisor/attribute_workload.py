@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.core.schema import Schema, join_path
-from zskip.errors import InvalidOption
 from zskip.language import Predicate, conjunction
 from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
@@ -21,7 +20,7 @@ from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_colum
 from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
 from zskip.statements.joins import join_keys
 from zskip.storage import Storage
-from zskip.tablelog.dimensions import Dimension, attribute_name
+from zskip.tablelog.dimensions import Dimension, attribute_name, require_attributes
 from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.star import Join, in_order, joined_with, schema_of
 
@@ -75,13 +74,8 @@ def workload_of_table(
     """As `star_workload`, for a table with dimensions. Raises `InvalidOption` for an attribute that it lacks."""
     joins = tuple(Join.recorded(each) for each in snapshot.dimensions)
     texts, read = star_workload(queries, joins, Path(storage.uri).name, snapshot.schema, storage_options)
-    for join, dimension in zip(read, snapshot.dimensions, strict=True):
-        lacking = [name for name in join.attributes if name not in dimension.attributes.names]
-        if lacking:
-            raise InvalidOption(
-                f'The table keeps no ranges of "{attribute_name(join.name, lacking[0])}", which the workload reads. '
-                'zskip.write with joins=, this workload and mode="overwrite" makes them.'
-            )
+    columns = [attribute_name(join.name, name) for join in read for name in join.attributes]
+    require_attributes(columns, snapshot.dimensions)
     return texts
 
 

@@ -584,6 +584,15 @@ def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 # Bounds of one type as bounds of another that holds all its values, or unknown: never rounded, never wrapped.
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """No rows. `pyarrow.Schema.empty_table` fails for extension types inside others.
+
+    >>> empty_table(pa.schema([("ids", pa.list_(pa.uuid()))])).num_rows
+    0
+    """
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def widens(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether every value of ``old`` is a value of ``new``, in the same order.
 

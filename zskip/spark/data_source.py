@@ -443,7 +443,7 @@ class _WriteJob:
         columns = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
         columns = with_attributes(columns, base.dimensions)
         whole = Written(
-            fitted(columns.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
+            fitted(t.empty_table(columns), by, {(): 0}, 1, WriteOptions(by=by)),
             DataFiles.concat([part.files for part in parts]),
             sum(part.rows for part in parts),
             max([part.rows_per_file for part in parts], default=1),

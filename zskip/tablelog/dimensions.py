@@ -8,13 +8,14 @@ attributes were computed; it is unknown where they are.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from zskip.core.schema import join_path
+from zskip.errors import InvalidOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,18 @@ def owner_of(column: str, dimensions: Collection[str]) -> tuple[str | None, str]
     """
     name, dot, rest = column.partition(".")
     return (name, rest) if dot and name in dimensions else (None, column)
+
+
+def require_attributes(columns: Iterable[str], dimensions: Sequence[Dimension]) -> None:
+    """Raise `InvalidOption` for an attribute of one of the dimensions whose ranges the table does not keep."""
+    named = {each.name: each for each in dimensions}
+    for column in columns:
+        owner, attribute = owner_of(column, named)
+        if owner is not None and attribute not in named[owner].attributes.names:
+            raise InvalidOption(
+                f'The table keeps no ranges of "{column}". zskip.write with joins=, this by= or workload=, and '
+                'mode="overwrite" makes them.'
+            )
 
 
 def attribute_name(dimension: str, attribute: str) -> str:

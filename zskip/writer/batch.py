@@ -15,6 +15,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from zskip.core import types as t
 from zskip.errors import naming
 from zskip.writer.key_match import key_hashes, require_no_null
 from zskip.writer.row_source import RowSource
@@ -49,7 +50,7 @@ class Pieces:
     def of(self, numbers: Sequence[int]) -> pa.Table:
         """The rows under some numbers."""
         pieces = [piece for number in numbers for piece in self._pieces.get(number, [])]
-        return pa.concat_tables([self._read(piece) for piece in pieces] or [self._schema.empty_table()])
+        return pa.concat_tables([self._read(piece) for piece in pieces] or [t.empty_table(self._schema)])
 
     def each(self) -> Iterator[pa.Table]:
         """All pieces, one by one."""

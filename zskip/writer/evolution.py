@@ -106,6 +106,8 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if t.is_timestamp(one) and t.is_timestamp(other) and one.unit == other.unit and one.tz and other.tz:
         return one
+    if t.is_map(one) and t.is_map(other) and one.key_type == other.key_type:
+        return one if common_type(one.item_type, other.item_type) == one.item_type else None
     for left, right in ((one, other), (other, one)):
         wider = _widened(left, right)
         if wider is not None:

@@ -128,7 +128,7 @@ class FileRows:
         path = index.paths(np.array([file])).to_pylist()
         source = rows_of_files(index.storage, self._schema, index.snapshot.partition_by, path)
         parts = [part() for part in source.parts(columns)]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        return pa.concat_tables(parts) if parts else t.empty_table(schema)
 
 
 def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:

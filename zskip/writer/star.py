@@ -351,7 +351,7 @@ def _load(
             raise InvalidOption(f"The dimension {in_quotes(join.name)} has no column {in_quotes(name)}.{hint}")
     if index is None:
         parts = [part() for part in rows.parts(names)]
-        empty = pa.schema([rows.schema.field(name) for name in names]).empty_table()
+        empty = t.empty_table(pa.schema([rows.schema.field(name) for name in names]))
         table = pa.concat_tables([part.select(names) for part in parts]) if parts else empty
     else:
         table = to_arrow(find_survivors(index, None).scan, names)

@@ -20,8 +20,6 @@ without what holds for one file alone.
 from __future__ import annotations
 
 import io
-import json
-import uuid
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
-from zskip.core.offsets import offsets_of
+from zskip.core.casts import cast
 from zskip.errors import SchemaError, SchemaMismatch
 from zskip.parquet.arrow_differences import ParquetSchema, geo_metadata, variants
 
@@ -131,10 +129,8 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
         if index < 0:
             values = pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
         else:
-            given = rows.column(index)
-            chunks = given.chunks if isinstance(given, pa.ChunkedArray) else [given]
             try:
-                values = pa.chunked_array([_stored(chunk, field.type) for chunk in chunks], field.type)
+                values = cast(rows.column(index), field.type)
             except (pa.ArrowInvalid, ValueError) as error:
                 raise SchemaMismatch(
                     f'A value of the column "{field.name}" does not fit {field.type}: {error}'
@@ -145,61 +141,9 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
-    """Values in the storable type for their type, or in a wider one."""
-    if t.is_dictionary(values.type) and values.dictionary.null_count:
-        values = values.dictionary_decode()  # a null in the dictionary, which the indices do not mark
-    if values.type == type:
-        return values
-    if t.is_run_end_encoded(values.type):
-        return _stored(pc.run_end_decode(values), type)
-    if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
-        return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
-    other_items = t.is_list(values.type) and t.is_list(type) and values.type.value_type != type.value_type
-    if other_items or t.is_list_view(values.type) or t.is_large_list_view(values.type):
-        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not. Nor does a cast
-        # parse texts among the items.
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        offsets = pa.array(offsets_of(lengths), pa.int32())
-        items = _stored(values.flatten(), type.value_type)
-        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
-    if t.is_struct(values.type) and t.is_struct(type):
-        return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())
-    if t.is_dictionary(type) and t.is_dictionary(values.type):
-        indices, dictionary = values.indices.cast(type.index_type), _stored(values.dictionary, type.value_type)
-        return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=type.ordered)
-    if t.is_dictionary(type):
-        return _stored(values, type.value_type).dictionary_encode().cast(type)
-    if t.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return values if values.type == type else values.cast(type)
-
-
-def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array:
-    """The storage of UUIDs or JSON from their texts. Raises `ValueError`."""
-    if type.extension_name == "arrow.uuid":
-        return pa.array([None if text is None else uuid.UUID(text).bytes for text in texts], type.storage_type)
-    for text in texts:
-        if text is not None:
-            json.loads(text)
-    return pa.array(texts, type.storage_type)
-
-
-def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
-    """The fields of structs in the order of ``type``, matched by name; missing ones become NULL."""
-    names = values.type.names
-    if names == type.names:
-        return [_stored(values.field(index), field.type) for index, field in enumerate(type)]
-    return [
-        _stored(values.field(field.name), field.type) if field.name in names else pa.nulls(len(values), field.type)
-        for field in type
-    ]
-
-
-# Transit types: the types of rows inside a write, which are cheaper to move than the types that a table stores. |
-# stored | transit type | | ----------------------------------- | ---------------------------------------- | |
-# top-level strings with many repeats | a dictionary: four bytes per row to move | | decimal128 of up to 18 digits |
-# decimal64, half as wide | Values, their order and their hashes are the same, and so is the schema in the footer.
+# Transit types: the types of rows inside a write, which are cheaper to move than the types that a table stores.
+# Top-level strings with many repeats become a dictionary, four bytes per row to move, and decimal128 of up to 18 digits
+# decimal64, half as wide. Values, their order and their hashes are the same, and so is the schema in the footer.
 # Without transit types the write that `compact_rows` describes takes 1.3 times as long.
 
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())

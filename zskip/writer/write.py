@@ -354,7 +354,7 @@ class _Write:
             options.report("sample", rows, source.row_count)
         sampled = sample.rows()
         if sampled is None:
-            sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
+            sampled = t.empty_table(pa.schema([self.schema.arrow.field(name) for name in columns]))
             counts = {} if options.partition_by else {(): 0}
         return fitted(sampled, by, counts, options.file_count(rows, profile.stored), options, self.look_ups), rows
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from zskip.binder import bind
 from zskip.core import late_loading
 from zskip.core import types as t
+from zskip.core.casts import cast
 from zskip.core.option_checks import Progress, check_options, unreported
 from zskip.core.schema import Schema, identifier
 from zskip.engines.arrow import row_group_batches
@@ -443,15 +444,13 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows cast to the types of a schema, including types that DuckDB exports as strings, such as UUIDs."""
-    for number, field in enumerate(schema):
-        logical = t.logical_type(field.type)
-        read = t.of(logical).read
-        if read is not None and t.is_string(rows.schema.field(number).type):
-            texts = rows.column(number).to_pylist()
-            values = [None if text is None else read(text) for text in texts]
-            plain = pa.array([None if value is None else value.as_py() for value in values], logical)
-            rows = rows.set_column(number, field.name, plain.cast(field.type))
-    return rows.cast(schema)
+    stored = pa.schema([field.with_type(t.with_leaves(field.type, _without_json)) for field in schema])
+    columns = [cast(rows.column(number), field.type) for number, field in enumerate(stored)]
+    return pa.Table.from_arrays(columns, schema=stored).cast(schema)
+
+
+def _without_json(leaf: pa.DataType) -> pa.DataType:
+    return leaf.storage_type if isinstance(leaf, pa.JsonType) else leaf
 
 
 def _importable(schema: pa.Schema) -> pa.Schema:

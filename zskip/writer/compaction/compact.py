@@ -14,6 +14,7 @@ from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
+from zskip.tablelog.dimensions import require_attributes
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
@@ -224,8 +225,9 @@ def cluster_table(
 ) -> Clustered:
     """Lay out a table that zskip wrote: all rows anew if the options ask for another layout, else as `optimize` does.
 
-    Raises `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
+    Raises `InvalidOption`, `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
     """
+    require_attributes(options.by, base.dimensions)
     base.indexed.orderable(options.by)
     own = append.kept_options(base, WriteOptions())
     asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}

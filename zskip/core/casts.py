@@ -1,0 +1,88 @@
+"""`cast`: a column in another type, with the casts that Arrow lacks, at any depth: of texts to UUIDs and JSON."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.core import types as t
+from zskip.core.offsets import offsets_of
+
+
+def cast(values: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Values in another type that can hold them; the fields of structs are matched by name, missing ones become NULL.
+
+    Raises `pyarrow.ArrowInvalid` and `ValueError` for a value that does not fit.
+    """
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return pa.chunked_array([_cast(chunk, type) for chunk in chunks], type)
+
+
+def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
+    """As `cast`, for one array."""
+    if t.is_dictionary(values.type) and values.dictionary.null_count:
+        values = values.dictionary_decode()  # a null in the dictionary, which the indices do not mark
+    if values.type == type:
+        return values
+    if t.is_run_end_encoded(values.type):
+        return _cast(pc.run_end_decode(values), type)
+    if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
+        return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
+    # Arrow's cast parses no texts inside lists and maps.
+    is_list = t.is_list(values.type) or t.is_large_list(values.type)
+    if is_list and t.is_list(type) and values.type.value_type != type.value_type:
+        offsets, used = _from_zero(values.offsets)
+        items = _cast(values.values[used], type.value_type)
+        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
+    if t.is_map(values.type) and t.is_map(type) and values.type.item_type != type.item_type:
+        offsets, used = _from_zero(values.offsets)
+        keys, items = _cast(values.keys[used], type.key_type), _cast(values.items[used], type.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type, mask=values.is_null())
+    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
+        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(offsets_of(lengths), pa.int32())
+        items = _cast(values.flatten(), type.value_type)
+        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
+    if t.is_struct(values.type) and t.is_struct(type):
+        return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())
+    if t.is_dictionary(type) and t.is_dictionary(values.type):
+        indices, dictionary = values.indices.cast(type.index_type), _cast(values.dictionary, type.value_type)
+        return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=type.ordered)
+    if t.is_dictionary(type):
+        return _cast(values, type.value_type).dictionary_encode().cast(type)
+    if t.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values if values.type == type else values.cast(type)
+
+
+def _from_zero(offsets: pa.Array) -> tuple[pa.Array, slice]:
+    """The offsets of lists or maps moved to begin at 0, and the items that they use."""
+    numbers = offsets.to_numpy()
+    return pa.array(numbers - numbers[0], pa.int32()), slice(numbers[0], numbers[-1])
+
+
+def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array:
+    """The storage of UUIDs or JSON from their texts. Raises `ValueError`."""
+    if type.extension_name == "arrow.uuid":
+        return pa.array([None if text is None else uuid.UUID(text).bytes for text in texts], type.storage_type)
+    for text in texts:
+        if text is not None:
+            json.loads(text)
+    return pa.array(texts, type.storage_type)
+
+
+def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
+    """The fields of structs in the order of ``type``, matched by name; missing ones become NULL."""
+    # What a field holds where its struct is NULL is arbitrary. It becomes NULL, unless the field allows none.
+    where_set = dict(zip(values.type.names, values.flatten(), strict=True))
+    return [
+        _cast(where_set[field.name] if field.nullable else values.field(field.name), field.type)
+        if field.name in where_set
+        else pa.nulls(len(values), field.type)
+        for field in type
+    ]
