@@ -135,3 +135,26 @@ def test_a_list_with_null_leaves_the_connection_alive(tmp_path: Path) -> None:
     found = zskip.sql(f"SELECT count(*) FROM '{tmp_path / 'lake'}' q WHERE q.s.a IN (3, 8, NULL)", con).fetchall()
     assert found == [(1,)]
     assert con.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_structs_with_required_fields_may_be_null(tmp_path: Path) -> None:
+    """As Spark writes options of Scala's case classes."""
+    inner = pa.struct([pa.field("a", LONG, nullable=False), pa.field("t", pa.string(), nullable=False)])
+    type = pa.struct([pa.field("i", inner), pa.field("l", pa.list_(pa.field("element", inner, nullable=False)))])
+    values = [{"i": {"a": 1, "t": "x"}, "l": [{"a": 2, "t": "y"}]}, {"i": None, "l": None}, None]
+    stored = pa.table({"id": [1, 2, 3], "s": pa.array(values, type)})
+    (tmp_path / "lake").mkdir()
+    pq.write_table(stored, tmp_path / "lake" / "1.parquet")
+    table = zskip.index(tmp_path / "lake")
+    for where, ids in (("s.i.a IS NULL", [2, 3]), ("s.i.t = 'x'", [1]), ("id > 2", [3])):
+        found = table.plan(where).to_arrow()
+        assert found.schema == stored.schema
+        assert found.to_pylist() == [row for row in stored.to_pylist() if row["id"] in ids]
+    zskip.cluster(tmp_path / "lake", by="id", files=1)
+    table = zskip.open(tmp_path / "lake")
+    table.append(stored)
+    table.upsert(stored.slice(1), on="id")
+    assert sorted(table.to_arrow().to_pylist(), key=str) == sorted(
+        [*stored.to_pylist(), stored.to_pylist()[0]], key=str
+    )
+    assert table.verify(engines=("duckdb", "arrow")).clean

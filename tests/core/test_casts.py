@@ -6,6 +6,8 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,3 +68,45 @@ def test_a_required_field_stays_without_nulls_where_its_struct_is_null() -> None
     found = cast(rows, pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())]))
     assert found.to_pylist() == [{"a": 1, "b": None}, None]
     assert found.chunk(0).field("a").null_count == 0
+
+
+def _nullable(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(type):
+        return pa.list_(_nullable(type.value_type))
+    if pa.types.is_dictionary(type):
+        return pa.string()
+    return pa.struct([(field.name, _nullable(field.type)) for field in type]) if pa.types.is_struct(type) else type
+
+
+LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int32(): st.integers(-9, 9),
+    pa.string(): st.text(max_size=20),
+    pa.bool_(): st.booleans(),
+    pa.binary(16): st.uuids().map(lambda value: value.bytes),
+    pa.list_(pa.int8()): st.lists(st.none() | st.integers(0, 9), max_size=3),
+    pa.dictionary(pa.int8(), pa.string()): st.sampled_from("xyz"),
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_required_fields_inside_structs_that_are_null_hold_no_null(data: st.DataObject) -> None:
+    leaf = data.draw(st.sampled_from(list(LEAVES)))
+    type, values = leaf, LEAVES[leaf]
+    for _ in range(data.draw(st.integers(1, 3))):
+        required = data.draw(st.booleans())
+        inside = values if required else st.none() | values
+        type, values = pa.struct([pa.field("a", type, not required)]), st.fixed_dictionaries({"a": inside})
+        if data.draw(st.booleans()):
+            type, values = pa.list_(type), st.lists(st.none() | values, max_size=3)
+    rows = pa.array(data.draw(st.lists(st.none() | values, min_size=1, max_size=6)), _nullable(type))
+    found = cast(rows[data.draw(st.integers(0, len(rows) - 1)) :], type)
+    found.validate(full=True)
+    pq.write_table(pa.table({"c": found}), pa.BufferOutputStream())
+    assert found.to_pylist() == rows[len(rows) - len(found) :].to_pylist()
+
+
+def test_a_null_in_a_required_field_is_refused() -> None:
+    rows = pa.array([{"a": 1}, {"a": None}], pa.struct([("a", pa.int64())]))
+    with pytest.raises(pa.ArrowInvalid, match='"a" allows no NULL'):
+        cast(rows, pa.struct([pa.field("a", pa.int64(), nullable=False)]))

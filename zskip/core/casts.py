@@ -77,12 +77,35 @@ def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array
 
 
 def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
-    """The fields of structs in the order of ``type``, matched by name; missing ones become NULL."""
-    # What a field holds where its struct is NULL is arbitrary. It becomes NULL, unless the field allows none.
-    where_set = dict(zip(values.type.names, values.flatten(), strict=True))
-    return [
-        _cast(where_set[field.name] if field.nullable else values.field(field.name), field.type)
-        if field.name in where_set
-        else pa.nulls(len(values), field.type)
-        for field in type
-    ]
+    """The fields of structs in the order of ``type``, matched by name; missing ones become NULL.
+
+    What a field holds where its struct is NULL is arbitrary: NULL here, unless the field allows none.
+    """
+    given, children = dict(zip(values.type.names, values.flatten(), strict=True)), []
+    for field in type:
+        if field.name not in given:
+            children.append(pa.nulls(len(values), field.type))
+        elif field.nullable:
+            children.append(_cast(given[field.name], field.type))
+        elif given[field.name].null_count > values.null_count:
+            raise pa.ArrowInvalid(f'the field "{field.name}" allows no NULL, and the rows hold one')
+        else:
+            children.append(_without_nulls(_cast(values.field(field.name), field.type)))
+    return children
+
+
+def _without_nulls(values: pa.Array) -> pa.Array:
+    """The same values, and arbitrary ones in place of NULLs."""
+    if not values.null_count:
+        return values
+    if isinstance(values.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(values.type, _without_nulls(values.storage))
+    if t.is_dictionary(values.type):
+        return _without_nulls(values.dictionary_decode()).dictionary_encode().cast(values.type)
+    if t.is_struct(values.type):
+        return pa.StructArray.from_arrays([values.field(n) for n in range(len(values.type))], fields=list(values.type))
+    buffers = [None, *values.buffers()[1:]]
+    if not values.type.num_fields:
+        return pa.Array.from_buffers(values.type, len(values), buffers, 0, values.offset)
+    own = buffers[: values.type.num_buffers]
+    return pa.Array.from_buffers(values.type, len(values), own, 0, values.offset, [values.values])

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zskip.core import types as t
+from zskip.core.casts import cast
 from zskip.core.schema import identifier, names_given
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal
@@ -181,7 +182,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _cast_column(values: pa.Array, field: pa.Field) -> pa.Array:
     """The values in the type of a field. Raises `SchemaError`, as for an infinite time in milliseconds."""
     try:
-        return values.cast(field.type)
+        return cast(values, field.type).chunk(0)
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f'DuckDB reads a value of the column "{field.name}" that {field.type} cannot hold, such as an infinite '
