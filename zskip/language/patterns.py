@@ -192,7 +192,7 @@ def starts_with(subject: Scalar, beginning: str) -> Node:
     return tree.and_([low, high])
 
 
-def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> Node | None:
+def like(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
     """``subject LIKE pattern``: exact if only the end of the pattern is a wildcard, else an `Opaque` with what it
     implies."""
     split = literal_prefix(pattern, escape)
@@ -211,7 +211,7 @@ def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> No
         return None
     paths = tuple(sorted(set(paths_of(subject))))
     reason = ONLY_PREFIX_PROVED if beginning else NO_LITERAL_PREFIX
-    return Opaque(sql, paths, reason, implies=implies, strict=True)
+    return Opaque("", paths, reason, implies=implies, strict=True)
 
 
 _FOLDED_FROM_NON_ASCII = frozenset("kKsSiI")

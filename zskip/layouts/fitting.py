@@ -286,12 +286,11 @@ def score(
     file: Assignment | NDArray[np.int64],
     by: Sequence[str] | None,
     *,
-    weights: Sequence[float] | None = None,
     workload: Sequence[str] | None = None,
 ) -> Score:
     """Score an assignment, or the file number of each row, on a sample of the rows or on all of them.
 
-    ``by``, ``weights``, ``workload``: see `zskip.layouts.fit`, whose errors it raises.
+    ``by``, ``workload``: see `zskip.layouts.fit`, whose errors it raises.
 
     >>> score(pa.table({"a": [1, 2, 3, 4]}), np.array([0, 0, 1, 1]), ["a"]).read
     0.5
@@ -299,7 +298,7 @@ def score(
     number = file.assign(rows) if isinstance(file, Assignment) else file
     files = int(number.max(initial=0)) + 1
     total = max(1, rows.num_rows)
-    task = task_of(rows, by, files=files, weights=weights, workload=workload, total_rows=total, most_queries=None)
+    task = task_of(rows, by, files=files, weights=None, workload=workload, total_rows=total, most_queries=None)
     return scored(task, number, files)
 
 
