@@ -173,6 +173,20 @@ def test_uuids_and_json_are_stored_inside_other_types(value: str, inside: str, t
     assert sorted(table.plan("id > 4").to_arrow()["id"].to_pylist()) == [5, 6, 15, 16]
 
 
+@pytest.mark.parametrize("array", ["[id, NULL]::INT[2]", "['a', 'b']::VARCHAR[2]", "[[1, 2]]::INT[2][]"])
+def test_arrays_of_duckdb_are_taken_into_the_lists_that_it_copies_them_to(array: str, tmp_path: Path) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE TABLE r AS SELECT id, CASE WHEN id <> 1 THEN {array} END AS c FROM range(3) t(id)")
+    con.execute(f"COPY r TO '{tmp_path}/r.parquet'").fetchall()
+    table = zskip.write(tmp_path / "r.parquet", tmp_path / "t", by="id")
+    table.append(con.sql("SELECT id + 3 AS id, c FROM r"))
+    table.upsert(con.sql("FROM r"), on="id")
+    found = zskip.sql(f"SELECT c FROM '{tmp_path}/t' ORDER BY id", con).fetchall()
+    assert [row and list(row) for (row,) in found] == [
+        row and list(row) for (row,) in con.sql("SELECT c FROM r").fetchall()
+    ] * 2
+
+
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:
     first, second = dt.time(1), dt.time(2, 30, 0, 1)
     table = zskip.write(pa.table({"id": [1], "v": pa.array([first], pa.time32("ms"))}), tmp_path / "t", by="v")

@@ -15,30 +15,35 @@ from hypothesis import strategies as st
 from zskip.core.casts import cast
 
 SHAPES = st.recursive(
-    st.just("text"), lambda inner: st.tuples(st.sampled_from(["list", "map", "struct"]), inner), max_leaves=4
+    st.just("leaf"),
+    lambda inner: st.tuples(st.sampled_from(["list", "pair", "map", "map by UUID", "struct"]), inner),
+    max_leaves=4,
 )
+SMALL_LISTS = st.sampled_from([pa.list_, pa.large_list])
+PAIRS = st.sampled_from([pa.list_, pa.large_list, lambda item: pa.list_(item, 2)])
 
 
-def _type(shape: Any, leaf: pa.DataType, make_list: Any) -> pa.DataType:
-    if shape == "text":
+def _type(shape: Any, leaf: pa.DataType, key: pa.DataType, make_list: Any, make_pair: Any) -> pa.DataType:
+    if shape == "leaf":
         return leaf
-    inside = _type(shape[1], leaf, make_list)
-    return {
-        "list": make_list(inside),
-        "map": pa.map_(pa.string(), inside),
-        "struct": pa.struct([("a", inside), ("b", inside)]),
-    }[shape[0]]
+    inside = _type(shape[1], leaf, key, make_list, make_pair)
+    if shape[0] == "struct":
+        return pa.struct([("a", inside), ("b", inside)])
+    if shape[0].startswith("map"):
+        return pa.map_(key if "UUID" in shape[0] else pa.string(), inside)
+    return (make_list if shape[0] == "list" else make_pair)(inside)
 
 
 def _values(shape: Any) -> st.SearchStrategy[Any]:
-    if shape == "text":
+    if shape == "leaf":
         return st.none() | st.uuids().map(str)
     inside = _values(shape[1])
+    keys = st.uuids().map(str) if "UUID" in shape[0] else st.sampled_from("xyz")
     made = {
         "list": st.lists(inside, max_size=3),
-        "map": st.dictionaries(st.sampled_from("xyz"), inside).map(lambda entries: list(entries.items())),
+        "pair": st.lists(inside, min_size=2, max_size=2),
         "struct": st.fixed_dictionaries({"a": inside, "b": inside}),
-    }[shape[0]]
+    }.get(shape[0], st.dictionaries(keys, inside, max_size=3).map(lambda entries: list(entries.items())))
     return st.none() | made
 
 
@@ -52,16 +57,23 @@ def _as_texts(value: Any) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_texts_become_uuids_at_any_depth(data: st.DataObject) -> None:
+def test_texts_become_uuids_or_dictionaries_at_any_depth(data: st.DataObject) -> None:
     shape = data.draw(SHAPES)
     rows = data.draw(st.lists(_values(shape), max_size=6))
     begin = data.draw(st.integers(0, len(rows)))
-    texts = pa.array(rows, _type(shape, pa.string(), data.draw(st.sampled_from([pa.list_, pa.large_list]))))[begin:]
-    wanted = _type(shape, pa.uuid(), pa.list_)
+    given_type = _type(shape, pa.string(), pa.string(), data.draw(SMALL_LISTS), data.draw(PAIRS))
+    texts = pa.array(rows, given_type)[begin:]
+    leaf = data.draw(st.sampled_from([pa.uuid(), pa.dictionary(pa.int32(), pa.string())]))
+    wanted = _type(shape, leaf, pa.uuid(), pa.list_, lambda item: pa.list_(item, 2))
     found = cast(texts, wanted)
     found.validate(full=True)
     assert found.type == wanted
     assert _as_texts(found.to_pylist()) == texts.to_pylist()
+
+
+def test_lists_of_another_length_than_the_types_are_refused() -> None:
+    with pytest.raises(pa.ArrowInvalid, match="another length than 2"):
+        cast(pa.array([["a"], None], pa.list_(pa.string())), pa.list_(pa.dictionary(pa.int8(), pa.string()), 2))
 
 
 def test_a_required_field_stays_without_nulls_where_its_struct_is_null() -> None:

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,13 +33,20 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         return _cast(pc.run_end_decode(values), type)
     if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
-    # Arrow's cast parses no texts inside lists and maps.
+    if t.is_fixed_size_list(values.type) and values.type.value_type != type.value_type:
+        return _cast(values.cast(pa.list_(values.type.value_field)), type)
+    # Arrow's cast parses no texts inside lists and maps, and repeats indices of an empty dictionary in lists of a fixed
+    # size.
     is_list = t.is_list(values.type) or t.is_large_list(values.type)
     if is_list and t.is_list(type) and values.type.value_type != type.value_type:
         offsets, used = _from_zero(values.offsets)
         items = _cast(values.values[used], type.value_type)
         return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
-    if t.is_map(values.type) and t.is_map(type) and values.type.item_type != type.item_type:
+    if is_list and t.is_fixed_size_list(type) and values.type.value_type != type.value_type:
+        items = _cast(_items_of_size(values, type.list_size), type.value_type)
+        items = items if type.value_field.nullable else _without_nulls(items)
+        return pa.FixedSizeListArray.from_arrays(items, type=type, mask=values.is_null())
+    if t.is_map(values.type) and t.is_map(type):
         offsets, used = _from_zero(values.offsets)
         keys, items = _cast(values.keys[used], type.key_type), _cast(values.items[used], type.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type, mask=values.is_null())
@@ -64,6 +72,15 @@ def _from_zero(offsets: pa.Array) -> tuple[pa.Array, slice]:
     """The offsets of lists or maps moved to begin at 0, and the items that they use."""
     numbers = offsets.to_numpy()
     return pa.array(numbers - numbers[0], pa.int32()), slice(numbers[0], numbers[-1])
+
+
+def _items_of_size(values: pa.Array, size: int) -> pa.Array:
+    """The items of lists that have ``size`` each, and as many NULLs for a list that is NULL."""
+    offsets, is_null = values.offsets.to_numpy(), values.is_null().to_numpy(zero_copy_only=False)
+    if not (is_null | (np.diff(offsets) == size)).all():
+        raise pa.ArrowInvalid(f"a list has another length than {size}")
+    places = offsets[:-1, np.newaxis] + np.arange(size)
+    return values.values.take(pa.array(places.ravel(), mask=np.repeat(is_null, size)))
 
 
 def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array:

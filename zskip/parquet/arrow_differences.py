@@ -33,17 +33,9 @@ def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     one with a zone; in their files the Arrow schema in the footer is right.
     """
     arrow_wrote = b"ARROW:schema" in (file.metadata or {})
-    columns = (file.schema.column(number) for number in range(len(file.schema.names)))
-    types = {column.path: type for column in columns if (type := _misread_type(column, arrow_wrote)) is not None}
-
-    def corrected(field: pa.Field, path: str) -> pa.Field:
-        if path in types:
-            return field.with_type(types[path])
-        if t.is_struct(field.type):
-            return field.with_type(pa.struct([corrected(inner, f"{path}.{inner.name}") for inner in field.type]))
-        return field
-
-    return pa.schema([corrected(field, field.name) for field in schema], schema.metadata) if types else schema
+    if not any(_misread_type(file.schema.column(number), arrow_wrote) for number in range(len(file.schema.names))):
+        return schema
+    return by_leaf(schema, file.schema, lambda type, leaf: _misread_type(leaf, arrow_wrote) or type)
 
 
 def geo_metadata(schemas: Iterable[pa.Schema]) -> dict[bytes, bytes]:

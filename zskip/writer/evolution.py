@@ -88,10 +88,10 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that represents every value of both types exactly; None if there is none.
 
     ``one``, the table's type, stays as it is beside an instant in another time zone; bytes beside bytes of a fixed
-    width: so rows of Iceberg's type fixed come back from its library; and UUIDs and JSON beside texts: so DuckDB's
-    relations give them. Timestamps of two units have no common type: the finer unit has the smaller range, and the
-    coarser one rounds. Nor have times of day in nanoseconds and in a coarser unit: DuckDB compares no TIME_NS with a
-    TIME.
+    width: so rows of Iceberg's type fixed come back from its library; UUIDs and JSON beside texts, and lists beside
+    those of a fixed length: so DuckDB's relations give them; and maps whose values it can hold. Timestamps of two units
+    have no common type: the finer unit has the smaller range, and the coarser one rounds. Nor have times of day in
+    nanoseconds and in a coarser unit: DuckDB compares no TIME_NS with a TIME.
 
     >>> common_type(pa.int16(), pa.uint16()), common_type(pa.int64(), pa.float64())
     (DataType(int32), None)
@@ -106,6 +106,8 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if t.is_timestamp(one) and t.is_timestamp(other) and one.unit == other.unit and one.tz and other.tz:
         return one
+    if t.is_list(one) and t.is_fixed_size_list(other):
+        return common_type(one, pa.list_(other.value_field))
     if t.is_map(one) and t.is_map(other) and one.key_type == other.key_type:
         return one if common_type(one.item_type, other.item_type) == one.item_type else None
     for left, right in ((one, other), (other, one)):
