@@ -176,15 +176,13 @@ def test_uuids_and_json_are_stored_inside_other_types(value: str, inside: str, t
 @pytest.mark.parametrize("array", ["[id, NULL]::INT[2]", "['a', 'b']::VARCHAR[2]", "[[1, 2]]::INT[2][]"])
 def test_arrays_of_duckdb_are_taken_into_the_lists_that_it_copies_them_to(array: str, tmp_path: Path) -> None:
     con = duckdb.connect()
-    con.execute(f"CREATE TABLE r AS SELECT id, CASE WHEN id <> 1 THEN {array} END AS c FROM range(3) t(id)")
+    con.execute(f"CREATE TABLE r AS SELECT id, {array} AS c FROM range(3) t(id)")
     con.execute(f"COPY r TO '{tmp_path}/r.parquet'").fetchall()
     table = zskip.write(tmp_path / "r.parquet", tmp_path / "t", by="id")
     table.append(con.sql("SELECT id + 3 AS id, c FROM r"))
     table.upsert(con.sql("FROM r"), on="id")
-    found = zskip.sql(f"SELECT c FROM '{tmp_path}/t' ORDER BY id", con).fetchall()
-    assert [row and list(row) for (row,) in found] == [
-        row and list(row) for (row,) in con.sql("SELECT c FROM r").fetchall()
-    ] * 2
+    found = zskip.sql(f"SELECT c::VARCHAR FROM '{tmp_path}/t' ORDER BY id", con).fetchall()
+    assert found == con.sql("SELECT c::VARCHAR FROM r").fetchall() * 2
 
 
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -241,6 +242,14 @@ def test_values_that_python_does_not_hold_are_verified(tmp_path: Path, values: p
     assert done.clean
     assert len(done.checks) == 30
     assert table.advise(["n > 20 AND x IS NOT NULL"]).candidates
+
+
+def test_decimals_that_are_no_doubles_are_verified(tmp_path: Path) -> None:
+    values = pa.array([Decimal("12345678901234567890123.45678"), None] * 20, pa.decimal256(50, 5))
+    table = zskip.write(pa.table({"n": range(40), "x": values}), tmp_path, by="n", files=4)
+    done = table.verify(["n > 20", "x IS NOT NULL"], sample=None)
+    assert done.clean
+    assert [check.rows["duckdb"] for check in done.checks] == [19, 20]
 
 
 def test_timestamps_that_duckdb_does_not_read_are_named(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
 from zskip.language import render
 from zskip.language.render import constant_sql
+from zskip.parquet.arrow_differences import leaves
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups
@@ -281,7 +282,8 @@ class Auditor:
         with self.naming_unreadable(numbers):
             sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
         schema = self.index.snapshot.schema
-        return random_predicates(_with_types(sample, schema.arrow), schema, count, seed=seed)
+        columns = [_with_type(*each) for each in zip(sample.columns, schema.arrow.types, strict=True)]
+        return random_predicates(pa.Table.from_arrays(columns, schema=schema.arrow), schema, count, seed=seed)
 
     def without_damaged(self, work: Callable[[], Result]) -> Result:
         """The result of some work, which is repeated whenever it finds more damaged files. Raises `CorruptFile`."""
@@ -420,10 +422,9 @@ def _fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, s
     # unreadable file by one of its own.
     with connection.cursor() as hashing:
         for found in _gathered(batches):
-            rows = _with_types(found, schema)
-            hashing.register("found", rows.cast(_importable(schema)).combine_chunks())
+            hashing.register("found", _importable(found, schema).combine_chunks())
             ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
-            count, total = count + rows.num_rows, total + int(hashes)
+            count, total = count + found.num_rows, total + int(hashes)
     return count, total
 
 
@@ -442,28 +443,30 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows cast to the types of a schema, including types that DuckDB exports as strings, such as UUIDs."""
-    stored = pa.schema([field.with_type(t.with_leaves(field.type, _without_json)) for field in schema])
-    columns = [cast(rows.column(number), field.type) for number, field in enumerate(stored)]
-    return pa.Table.from_arrays(columns, schema=stored).cast(schema)
+def _with_type(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Values cast to a type, also if it is one that DuckDB exports as strings, such as UUID."""
+    return cast(values, t.with_leaves(type, _without_json)).cast(type)
 
 
 def _without_json(leaf: pa.DataType) -> pa.DataType:
     return leaf.storage_type if isinstance(leaf, pa.JsonType) else leaf
 
 
-def _importable(schema: pa.Schema) -> pa.Schema:
-    """The schema with types that DuckDB imports from Arrow, and hashes. Distinct values stay distinct."""
-    return pa.schema([field.with_type(t.with_leaves(field.type, _importable_leaf)) for field in schema])
+def _importable(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in types that DuckDB imports from Arrow, and hashes. Distinct values of a schema stay distinct, except
+    decimals of more than 38 digits: DuckDB reads them as doubles, so that only their NULLs count."""
+    columns = {}
+    for field, values in zip(schema, rows.columns, strict=True):
+        is_wide = any(t.is_decimal(leaf) and leaf.precision > 38 for leaf in leaves(field.type))
+        importable = t.with_leaves(field.type, _importable_leaf)
+        columns[field.name] = values.is_valid() if is_wide else _with_type(values, field.type).cast(importable)
+    return pa.table(columns)
 
 
 def _importable_leaf(type: pa.DataType) -> pa.DataType:
     if t.is_float16(type):
         return pa.float32()
-    if t.is_duration(type):  # of more microseconds than DuckDB can count
-        return pa.int64()
-    return pa.string() if t.is_decimal(type) and type.precision > 38 else type
+    return pa.int64() if t.is_duration(type) else type  # it may be of more microseconds than DuckDB can count
 
 
 # Random predicates over a table's own values: common conditions and edge cases.
