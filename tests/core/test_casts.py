@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zskip.core.casts import cast
+from zskip.core.casts import cast, flattened
 
 SHAPES = st.recursive(
     st.just("leaf"),
@@ -69,6 +69,13 @@ def test_texts_become_uuids_or_dictionaries_at_any_depth(data: st.DataObject) ->
     found.validate(full=True)
     assert found.type == wanted
     assert _as_texts(found.to_pylist()) == texts.to_pylist()
+
+
+def test_lists_that_are_all_null_are_flattened() -> None:
+    lists = pa.ListArray.from_arrays([0, 0], pa.array([], pa.binary(16)).cast(pa.uuid()), mask=pa.array([True]))
+    assert flattened(lists).type == pa.uuid()
+    nested = pa.nulls(3, pa.list_(pa.struct([("a", pa.json_())])))
+    assert len(flattened(nested)) == 0
 
 
 def test_lists_of_another_length_than_the_types_are_refused() -> None:

@@ -68,6 +68,23 @@ def test_the_types_are_those_of_the_files_in_duckdb(name: str, tmp_path: Path) -
             assert read.types == con.sql(f"FROM {files}").types
 
 
+def test_lists_that_were_views_in_memory_are_lists(tmp_path: Path) -> None:
+    inner = pa.struct([("x", pa.large_list_view(pa.int32()))])
+    rows = {
+        "i": [1, 2, 3],
+        "v": pa.array([["a"], None, []], pa.list_view(pa.string())),
+        "s": pa.array([{"x": [1]}, None, {"x": None}], inner),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "1.parquet")
+    zskip.index(tmp_path)
+    for _ in range(2):
+        relation = zskip.sql(f"FROM '{tmp_path}' ORDER BY i")
+        assert [str(type) for type in relation.types] == ["BIGINT", "VARCHAR[]", "STRUCT(x INTEGER[])"]
+        assert relation.fetchall() == [(1, ["a"], {"x": [1]}), (2, None, None), (3, [], {"x": None})]
+        assert zskip.open(tmp_path).plan("s.x IS NOT NULL").to_arrow()["v"].to_pylist() == [["a"]]
+        zskip.cluster(tmp_path, by="i")
+
+
 SELECTED = [
     "v IS NULL",
     "v IS NOT NULL",

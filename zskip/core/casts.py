@@ -23,6 +23,11 @@ def cast(values: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArr
     return pa.chunked_array([_cast(chunk, type) for chunk in chunks], type)
 
 
+def flattened(lists: pa.Array) -> pa.Array:
+    """The items of lists. `flatten` alone fails for extension types if all lists are NULL."""
+    return lists.values[:0] if lists.null_count == len(lists) else lists.flatten()
+
+
 def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
     """As `cast`, for one array."""
     if t.is_dictionary(values.type) and values.dictionary.null_count:
@@ -54,7 +59,7 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(offsets_of(lengths), pa.int32())
-        items = _cast(values.flatten(), type.value_type)
+        items = _cast(flattened(values), type.value_type)
         return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
     if t.is_struct(values.type) and t.is_struct(type):
         return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())

@@ -252,7 +252,7 @@ def _rows(
     columns = [
         pa.repeat(values[field.name], count)
         if field.name in values
-        else _as(stored.column(field.name), field.type)
+        else cast(stored.column(field.name), field.type)
         if field.name in stored_names
         else pa.nulls(count, field.type)
         for field in fields
@@ -260,10 +260,6 @@ def _rows(
     if not fields:
         return pa.table({"": pa.nulls(count)}).select([])
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
-
-
-def _as(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
-    return values if values.type == type else values.cast(type)
 
 
 def _matching(con: duckdb.DuckDBPyConnection, rows: pa.Table, where: str) -> np.ndarray:

@@ -29,11 +29,12 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
 def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     """A file's Arrow schema, corrected to the file's Parquet types. ``file``: its `pyarrow.parquet.FileMetaData`.
 
-    Arrow reads intervals as bytes, and times with a zone as times without one. Its older writers mark every time as
-    one with a zone; in their files the Arrow schema in the footer is right.
+    Arrow reads intervals as bytes, times with a zone as times without one, and lists as views if it wrote them from
+    views. Its older writers mark every time as one with a zone; in their files the Arrow schema in the footer is right.
     """
     arrow_wrote = b"ARROW:schema" in (file.metadata or {})
-    if not any(_misread_type(file.schema.column(number), arrow_wrote) for number in range(len(file.schema.names))):
+    misread = any(_misread_type(file.schema.column(number), arrow_wrote) for number in range(len(file.schema.names)))
+    if not misread and not any(map(_holds_list_view, schema.types)):
         return schema
     return by_leaf(schema, file.schema, lambda type, leaf: _misread_type(leaf, arrow_wrote) or type)
 
@@ -193,7 +194,15 @@ def _mapped(fields: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa
 
 
 def _is_list(type: pa.DataType) -> bool:
-    return bool(t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type))
+    return bool(t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type) or _is_list_view(type))
+
+
+def _is_list_view(type: pa.DataType) -> bool:
+    return bool(t.is_list_view(type) or t.is_large_list_view(type))
+
+
+def _holds_list_view(type: pa.DataType) -> bool:
+    return _is_list_view(type) or any(_holds_list_view(type.field(number).type) for number in range(type.num_fields))
 
 
 def _list(type: pa.DataType, item: pa.DataType) -> pa.DataType:
@@ -213,7 +222,7 @@ def leaves(type: pa.DataType) -> Iterator[pa.DataType]:
     elif t.is_map(type):
         yield from leaves(type.key_type)
         yield from leaves(type.item_type)
-    elif _is_list(type) or t.is_list_view(type) or t.is_large_list_view(type):
+    elif _is_list(type):
         yield from leaves(type.value_type)
     else:
         yield type

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
+from zskip.core.casts import flattened
 from zskip.core.schema import split_path
 from zskip.core.types import logical_type, may_hold_nan
 from zskip.stats import FileStatistics
@@ -230,7 +231,8 @@ def _leaves_below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.
         yield from _leaves_below(f"{path}.key_value.key", keys)
         yield from _leaves_below(f"{path}.key_value.value", items)
     elif t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type):
-        yield from _leaves_below(f"{path}.list.element", pc.list_flatten(values))
+        items = pa.chunked_array([flattened(chunk) for chunk in values.chunks], type.value_type)
+        yield from _leaves_below(f"{path}.list.element", items)
     else:
         yield path, values
 

@@ -445,7 +445,11 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _with_type(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
     """Values cast to a type, also if it is one that DuckDB exports as strings, such as UUID."""
-    return cast(values, t.with_leaves(type, _without_json)).cast(type)
+    return _cast_by_arrow(cast(values, t.with_leaves(type, _without_json)), type)
+
+
+def _cast_by_arrow(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == type else values.cast(type)  # it breaks slices of lists of the type null
 
 
 def _without_json(leaf: pa.DataType) -> pa.DataType:
@@ -459,7 +463,9 @@ def _importable(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     for field, values in zip(schema, rows.columns, strict=True):
         is_wide = any(t.is_decimal(leaf) and leaf.precision > 38 for leaf in leaves(field.type))
         importable = t.with_leaves(field.type, _importable_leaf)
-        columns[field.name] = values.is_valid() if is_wide else _with_type(values, field.type).cast(importable)
+        columns[field.name] = (
+            values.is_valid() if is_wide else _cast_by_arrow(_with_type(values, field.type), importable)
+        )
     return pa.table(columns)
 
 
