@@ -19,7 +19,8 @@ SHAPES = st.recursive(
     lambda inner: st.tuples(st.sampled_from(["list", "pair", "map", "map by UUID", "struct"]), inner),
     max_leaves=4,
 )
-SMALL_LISTS = st.sampled_from([pa.list_, pa.large_list])
+LISTS = st.sampled_from([pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
+WANTED_LISTS = st.sampled_from([pa.list_, pa.large_list])
 PAIRS = st.sampled_from([pa.list_, pa.large_list, lambda item: pa.list_(item, 2)])
 
 
@@ -61,10 +62,10 @@ def test_texts_become_uuids_or_dictionaries_at_any_depth(data: st.DataObject) ->
     shape = data.draw(SHAPES)
     rows = data.draw(st.lists(_values(shape), max_size=6))
     begin = data.draw(st.integers(0, len(rows)))
-    given_type = _type(shape, pa.string(), pa.string(), data.draw(SMALL_LISTS), data.draw(PAIRS))
+    given_type = _type(shape, pa.string(), pa.string(), data.draw(LISTS), data.draw(PAIRS))
     texts = pa.array(rows, given_type)[begin:]
     leaf = data.draw(st.sampled_from([pa.uuid(), pa.dictionary(pa.int32(), pa.string())]))
-    wanted = _type(shape, leaf, pa.uuid(), pa.list_, lambda item: pa.list_(item, 2))
+    wanted = _type(shape, leaf, pa.uuid(), data.draw(WANTED_LISTS), lambda item: pa.list_(item, 2))
     found = cast(texts, wanted)
     found.validate(full=True)
     assert found.type == wanted

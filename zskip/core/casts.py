@@ -38,16 +38,22 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         return _cast(pc.run_end_decode(values), type)
     if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
+    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
+        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(offsets_of(lengths), pa.int32())
+        return _cast(pa.ListArray.from_arrays(offsets, flattened(values), mask=values.is_null()), type)
     if t.is_fixed_size_list(values.type) and values.type.value_type != type.value_type:
         return _cast(values.cast(pa.list_(values.type.value_field)), type)
     # Arrow's cast parses no texts inside lists and maps, and repeats indices of an empty dictionary in lists of a fixed
     # size.
-    is_list = t.is_list(values.type) or t.is_large_list(values.type)
-    if is_list and t.is_list(type) and values.type.value_type != type.value_type:
+    if _is_list(values.type) and _is_list(type) and values.type.value_type != type.value_type:
         offsets, used = _from_zero(values.offsets)
-        items = _cast(values.values[used], type.value_type)
-        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
-    if is_list and t.is_fixed_size_list(type) and values.type.value_type != type.value_type:
+        items, is_null = _cast(values.values[used], type.value_type), values.is_null()
+        if t.is_large_list(type):
+            return pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), items, type, mask=is_null)
+        return pa.ListArray.from_arrays(offsets, items, type, mask=is_null)
+    if _is_list(values.type) and t.is_fixed_size_list(type) and values.type.value_type != type.value_type:
         items = _cast(_items_of_size(values, type.list_size), type.value_type)
         items = items if type.value_field.nullable else _without_nulls(items)
         return pa.FixedSizeListArray.from_arrays(items, type=type, mask=values.is_null())
@@ -55,12 +61,6 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         offsets, used = _from_zero(values.offsets)
         keys, items = _cast(values.keys[used], type.key_type), _cast(values.items[used], type.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type, mask=values.is_null())
-    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
-        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        offsets = pa.array(offsets_of(lengths), pa.int32())
-        items = _cast(flattened(values), type.value_type)
-        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
     if t.is_struct(values.type) and t.is_struct(type):
         return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())
     if t.is_dictionary(type) and t.is_dictionary(values.type):
@@ -71,6 +71,10 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values if values.type == type else values.cast(type)
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(t.is_list(type) or t.is_large_list(type))
 
 
 def _from_zero(offsets: pa.Array) -> tuple[pa.Array, slice]:
