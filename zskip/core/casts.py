@@ -43,7 +43,7 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(offsets_of(lengths), pa.int32())
         return _cast(pa.ListArray.from_arrays(offsets, flattened(values), mask=values.is_null()), type)
-    if t.is_fixed_size_list(values.type) and values.type.value_type != type.value_type:
+    if t.is_fixed_size_list(values.type) and not t.is_fixed_size_list(type):
         return _cast(values.cast(pa.list_(values.type.value_field)), type)
     # Arrow's cast parses no texts inside lists and maps, and repeats indices of an empty dictionary in lists of a fixed
     # size.
@@ -53,7 +53,7 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         if t.is_large_list(type):
             return pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), items, type, mask=is_null)
         return pa.ListArray.from_arrays(offsets, items, type, mask=is_null)
-    if _is_list(values.type) and t.is_fixed_size_list(type) and values.type.value_type != type.value_type:
+    if t.is_fixed_size_list(type) and values.type.value_type != type.value_type:
         items = _cast(_items_of_size(values, type.list_size), type.value_type)
         items = items if type.value_field.nullable else _without_nulls(items)
         return pa.FixedSizeListArray.from_arrays(items, type=type, mask=values.is_null())
@@ -83,13 +83,17 @@ def _from_zero(offsets: pa.Array) -> tuple[pa.Array, slice]:
     return pa.array(numbers - numbers[0], pa.int32()), slice(numbers[0], numbers[-1])
 
 
-def _items_of_size(values: pa.Array, size: int) -> pa.Array:
-    """The items of lists that have ``size`` each, and as many NULLs for a list that is NULL."""
-    offsets, is_null = values.offsets.to_numpy(), values.is_null().to_numpy(zero_copy_only=False)
+def _items_of_size(lists: pa.Array, size: int) -> pa.Array:
+    """The items of lists that have ``size`` each. Those of a list that is NULL are arbitrary, or NULL."""
+    if t.is_fixed_size_list(lists.type):
+        if lists.type.list_size != size:
+            raise pa.ArrowInvalid(f"a list has another length than {size}")
+        return lists.values[lists.offset * size : (lists.offset + len(lists)) * size]
+    offsets, is_null = lists.offsets.to_numpy(), lists.is_null().to_numpy(zero_copy_only=False)
     if not (is_null | (np.diff(offsets) == size)).all():
         raise pa.ArrowInvalid(f"a list has another length than {size}")
     places = offsets[:-1, np.newaxis] + np.arange(size)
-    return values.values.take(pa.array(places.ravel(), mask=np.repeat(is_null, size)))
+    return lists.values.take(pa.array(places.ravel(), mask=np.repeat(is_null, size)))
 
 
 def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array:
