@@ -185,6 +185,18 @@ def test_arrays_of_duckdb_are_taken_into_the_lists_that_it_copies_them_to(array:
     assert found == con.sql("SELECT c::VARCHAR FROM r").fetchall() * 2
 
 
+def test_lists_of_a_fixed_size_may_require_their_items(tmp_path: Path) -> None:
+    item = pa.field("item", pa.float32(), nullable=False)
+    required, nullable = pa.list_(item, 2), pa.list_(pa.float32(), 2)
+    for before, after in ((required, nullable), (nullable, required)):
+        rows = pa.table({"id": [1], "v": pa.array([[1, 2]], before)})
+        table = zskip.write(rows, tmp_path / "t", by="id", mode="overwrite")
+        table.append(pa.table({"id": [2], "v": pa.array([[3, 4]], after)}))
+        assert sorted(table.to_arrow()["v"].to_pylist()) == [[1, 2], [3, 4]]
+    with pytest.raises(SchemaMismatch, match="neither can take"):
+        table.append(pa.table({"id": [3], "v": pa.array([[3, 4, 5]], pa.list_(pa.float32(), 3))}))
+
+
 def test_times_of_a_finer_unit_widen_their_column(tmp_path: Path) -> None:
     first, second = dt.time(1), dt.time(2, 30, 0, 1)
     table = zskip.write(pa.table({"id": [1], "v": pa.array([first], pa.time32("ms"))}), tmp_path / "t", by="v")

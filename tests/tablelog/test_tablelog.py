@@ -655,3 +655,41 @@ def test_golden_tables_are_read_for_ever(version: int, form: str) -> None:
             values_there = file.column(name).to_pylist()
             assert known.columns[name].lower[number].as_py() == min(values_there)
             assert known.columns[name].upper[number].as_py() == max(values_there)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing else", "a file changes", "a file goes", "a column comes", "laid out"])
+def test_two_refreshes_at_once_index_each_file_once(meanwhile: str, tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+
+    def put(name: str, ids: list[int], **columns: list[int]) -> None:
+        pq.write_table(pa.table({"id": ids, **columns}), folder / f"{name}.parquet")
+
+    put("a", [1, 2])
+    put("b", [3])
+    zskip.index(folder)
+    first, second = zskip.open(folder), zskip.open(folder)
+    put("c", [4])
+    done: list[object] = []
+
+    def at_the_first_phase(*_: object) -> None:
+        if done:
+            return
+        done.append(first.refresh())
+        if meanwhile == "a file changes":
+            put("c", [4, 5])
+        elif meanwhile == "a file goes":
+            (folder / "b.parquet").unlink()
+        elif meanwhile == "a column comes":
+            put("d", [6], more=[7])
+        elif meanwhile == "laid out":
+            zskip.cluster(folder, by="id")
+
+    second.refresh(progress=at_the_first_phase)
+    assert done
+    now = {"a file changes": [1, 2, 3, 4, 5], "a file goes": [1, 2, 4], "a column comes": [1, 2, 3, 4, 6]}
+    wanted = now.get(meanwhile, [1, 2, 3, 4])
+    for table in (second, zskip.open(folder)):
+        assert sorted(table.to_arrow()["id"].to_pylist()) == wanted
+        assert table.plan("id > 0").count() == len(wanted)
+    assert zskip.sql(f"SELECT id FROM '{folder}' ORDER BY id").fetchall() == [(number,) for number in wanted]

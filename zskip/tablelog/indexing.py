@@ -15,20 +15,21 @@ from zskip.core import types as t
 from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
 from zskip.core.types import logical_type, widens
-from zskip.errors import InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists
+from zskip.errors import CommitConflict, InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists
 from zskip.parquet import footers, from_rows
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
 from zskip.storage.storage import Listing, Storage
+from zskip.tablelog import log
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
-from zskip.tablelog.log import latest_version
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder
 
 # File system clocks tick every few milliseconds: within a tick, a file can be replaced without a new time.
 _TICK_NS = 20_000_000
+_ATTEMPTS = 10
 
 
 def index_files(
@@ -51,7 +52,7 @@ def index_files(
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
-    if latest_version(storage):
+    if log.latest_version(storage):
         refuse_folder(storage)
         raise TableExists(f"There is an index at {storage.uri} already. Open it with zskip.open, and refresh() it.")
     if statistics is not None:
@@ -89,8 +90,23 @@ def refresh(
 ) -> Snapshot:
     """Index files that were added or changed, drop those that are gone, and commit; do nothing without changes.
 
+    If another process commits first, the folder is compared with its version, since both may have seen the same files.
     Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
     """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _refreshed(index, found, threads, progress)
+        except CommitConflict:
+            newest = log.load(index.storage)
+            if attempt == _ATTEMPTS - 1 or newest.table_id != index.snapshot.table_id:
+                raise
+            if newest.managed:
+                return newest  # the folder was laid out meanwhile
+            index, found = Index(index.storage, newest), None
+    raise AssertionError
+
+
+def _refreshed(index: Index, found: Changes | None, threads: int | None, progress: Progress) -> Snapshot:
     storage, snapshot = index.storage, index.snapshot
     differs = changes(index) if found is None else found
     if not differs:
@@ -118,7 +134,12 @@ def refresh(
             "changed": len(again),
             "removed": len(differs.removed),
         },
+        still=_raise_conflict,
     )
+
+
+def _raise_conflict(newest: Snapshot) -> None:
+    raise CommitConflict(f"Version {newest.version} of the index was made meanwhile.")
 
 
 def _require_columns(storage: Storage, schema: Schema, partition_by: Sequence[str]) -> None:
