@@ -1,4 +1,5 @@
-"""`cast`: a column in another type, with the casts that Arrow lacks, at any depth: of texts to UUIDs and JSON."""
+"""`cast`: a column in another type, at any depth, also by casts that Arrow lacks: UUIDs and JSON of texts, intervals of
+the bytes in which Parquet stores them."""
 
 from __future__ import annotations
 
@@ -38,6 +39,8 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         return _cast(pc.run_end_decode(values), type)
     if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
+    if t.is_interval(type) and values.type == pa.binary(12):
+        return _intervals(values)
     if t.is_list_view(values.type) or t.is_large_list_view(values.type):
         # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
@@ -104,6 +107,18 @@ def _parsed(texts: Sequence[str | None], type: pa.BaseExtensionType) -> pa.Array
         if text is not None:
             json.loads(text)
     return pa.array(texts, type.storage_type)
+
+
+def _intervals(values: pa.Array) -> pa.Array:
+    """Intervals of Parquet, which Arrow reads as their bytes: months, days and milliseconds, each of 32 bits."""
+    plain = values.fill_null(bytes(12))
+    start = 12 * plain.offset
+    stored = np.frombuffer(plain.buffers()[1], "<u4", 3 * len(plain), start).reshape(-1, 3)
+    found = np.empty(len(plain), [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+    found["months"], found["days"], found["nanoseconds"] = stored[:, 0], stored[:, 1], stored[:, 2] * np.int64(10**6)
+    is_valid = pa.array(values.is_valid().to_numpy(zero_copy_only=False)).buffers()[1]
+    buffers = [is_valid if values.null_count else None, pa.py_buffer(found)]
+    return pa.Array.from_buffers(pa.month_day_nano_interval(), len(values), buffers, values.null_count)
 
 
 def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:

@@ -124,7 +124,7 @@ UUID = pa.binary(16)
 """The logical type of UUIDs: their 16 bytes, which compare as unsigned. Bytes of a fixed width that are no UUIDs have
 the logical type ``pa.binary()``, so no other column is of this type."""
 
-TIME_TZ = pa.opaque(pa.time64("us"), "time_tz", "DuckDB")
+TIME_TZ = pa.opaque(pa.time64("us"), "time_tz", "Parquet")
 """A time of day with a zone, kept in UTC. Arrow has no such type; DuckDB compares it by the zone as well."""
 
 UNIT_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
