@@ -458,9 +458,13 @@ def _only_compares(query: Mapping[str, Any]) -> bool:
 
 
 def _constant_kind(operand: Mapping[str, Any]) -> Any:
-    """The class of an operand; of the cast of a constant, that of the constant."""
-    cast = operand["class"] == "CAST" and operand["child"]["class"] == "CONSTANT"
-    return "CONSTANT" if cast else operand["class"]
+    """The class of an operand; of a cast of a constant, and of arithmetic with constants alone, that of a constant."""
+    kind, inner = operand["class"], []
+    if kind == "CAST":
+        inner = [operand["child"]]
+    elif kind == "FUNCTION" and operand["is_operator"]:
+        inner = [argument["expression"] for argument in operand["arguments"]]
+    return "CONSTANT" if inner and all(_constant_kind(each) == "CONSTANT" for each in inner) else kind
 
 
 _OPERANDS = ("input", "lower", "upper", "left", "right")
