@@ -153,8 +153,7 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
     if parsed.hidden or places.reads_names or parsed.of_user:
         return True
     # With a sum beside them, DuckDB reads the rows that the index could count.
-    others = any(name[0].isalpha() for name in places.functions - _ANSWERED)
-    answered = bool(places.functions & _ANSWERED) and not others
+    answered = bool(places.functions) and places.functions <= _ANSWERED
     if places.only_compares and not answered and all(_has_short_footers(index) for _, index in parsed.found):
         return False
     if not places.renames:
