@@ -97,13 +97,18 @@ def test_lists_that_were_views_in_memory_are_lists(tmp_path: Path) -> None:
         "i": [1, 2, 3],
         "v": pa.array([["a"], None, []], pa.list_view(pa.string())),
         "s": pa.array([{"x": [1]}, None, {"x": None}], inner),
+        "t": pa.array([["b"], None, []], pa.large_list(pa.string_view())),
     }
     pq.write_table(pa.table(rows), tmp_path / "1.parquet")
     zskip.index(tmp_path)
     for _ in range(2):
         relation = zskip.sql(f"FROM '{tmp_path}' ORDER BY i")
-        assert [str(type) for type in relation.types] == ["BIGINT", "VARCHAR[]", "STRUCT(x INTEGER[])"]
-        assert relation.fetchall() == [(1, ["a"], {"x": [1]}), (2, None, None), (3, [], {"x": None})]
+        assert [str(type) for type in relation.types] == ["BIGINT", "VARCHAR[]", "STRUCT(x INTEGER[])", "VARCHAR[]"]
+        assert relation.fetchall() == [
+            (1, ["a"], {"x": [1]}, ["b"]),
+            (2, None, None, None),
+            (3, [], {"x": None}, []),
+        ]
         assert zskip.open(tmp_path).plan("s.x IS NOT NULL").to_arrow()["v"].to_pylist() == [["a"]]
         zskip.cluster(tmp_path, by="i")
 

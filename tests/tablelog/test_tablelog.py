@@ -657,7 +657,9 @@ def test_golden_tables_are_read_for_ever(version: int, form: str) -> None:
             assert known.columns[name].upper[number].as_py() == max(values_there)
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing else", "a file changes", "a file goes", "a column comes", "laid out"])
+@pytest.mark.parametrize(
+    "meanwhile", ["nothing else", "a file changes", "a file goes", "a column comes", "the new file goes", "laid out"]
+)
 def test_two_refreshes_at_once_index_each_file_once(meanwhile: str, tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()
@@ -682,12 +684,19 @@ def test_two_refreshes_at_once_index_each_file_once(meanwhile: str, tmp_path: Pa
             (folder / "b.parquet").unlink()
         elif meanwhile == "a column comes":
             put("d", [6], more=[7])
+        elif meanwhile == "the new file goes":
+            (folder / "c.parquet").unlink()
         elif meanwhile == "laid out":
             zskip.cluster(folder, by="id")
 
     second.refresh(progress=at_the_first_phase)
     assert done
-    now = {"a file changes": [1, 2, 3, 4, 5], "a file goes": [1, 2, 4], "a column comes": [1, 2, 3, 4, 6]}
+    now = {
+        "a file changes": [1, 2, 3, 4, 5],
+        "a file goes": [1, 2, 4],
+        "a column comes": [1, 2, 3, 4, 6],
+        "the new file goes": [1, 2, 3],
+    }
     wanted = now.get(meanwhile, [1, 2, 3, 4])
     for table in (second, zskip.open(folder)):
         assert sorted(table.to_arrow()["id"].to_pylist()) == wanted

@@ -37,6 +37,8 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         return values
     if t.is_run_end_encoded(values.type):
         return _cast(pc.run_end_decode(values), type)
+    if isinstance(type, pa.JsonType) and isinstance(values.type, pa.JsonType):
+        return pa.ExtensionArray.from_storage(type, values.storage.cast(type.storage_type))
     if isinstance(type, pa.BaseExtensionType) and t.is_string(t.logical_type(values.type)):
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
     if t.is_interval(type) and values.type == pa.binary(12):

@@ -29,14 +29,15 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
 def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     """A file's Arrow schema, corrected to the file's Parquet types. ``file``: its `pyarrow.parquet.FileMetaData`.
 
-    Arrow reads intervals as bytes, times with a zone as times without one, and lists as views if it wrote them from
-    views. Its older writers mark every time as one with a zone; in their files the Arrow schema in the footer is right.
+    Arrow reads intervals as bytes, times with a zone as times without one, and lists and texts as views if it wrote
+    them from views. Its older writers mark every time as one with a zone; in their files the Arrow schema in the footer
+    is right.
     """
     arrow_wrote = b"ARROW:schema" in (file.metadata or {})
     misread = any(_misread_type(file.schema.column(number), arrow_wrote) for number in range(len(file.schema.names)))
-    if not misread and not any(map(_holds_list_view, schema.types)):
+    if not misread and not any(map(_holds_view, schema.types)):
         return schema
-    return by_leaf(schema, file.schema, lambda type, leaf: _misread_type(leaf, arrow_wrote) or type)
+    return by_leaf(schema, file.schema, lambda type, leaf: _misread_type(leaf, arrow_wrote) or _without_view(type))
 
 
 def geo_metadata(schemas: Iterable[pa.Schema]) -> dict[bytes, bytes]:
@@ -201,8 +202,13 @@ def _is_list_view(type: pa.DataType) -> bool:
     return bool(t.is_list_view(type) or t.is_large_list_view(type))
 
 
-def _holds_list_view(type: pa.DataType) -> bool:
-    return _is_list_view(type) or any(_holds_list_view(type.field(number).type) for number in range(type.num_fields))
+def _holds_view(type: pa.DataType) -> bool:
+    is_view = _is_list_view(type) or _without_view(type) != type
+    return is_view or any(_holds_view(type.field(number).type) for number in range(type.num_fields))
+
+
+def _without_view(leaf: pa.DataType) -> pa.DataType:
+    return pa.string() if t.is_string_view(leaf) else pa.binary() if t.is_binary_view(leaf) else leaf
 
 
 def _list(type: pa.DataType, item: pa.DataType) -> pa.DataType:

@@ -90,20 +90,21 @@ def refresh(
 ) -> Snapshot:
     """Index files that were added or changed, drop those that are gone, and commit; do nothing without changes.
 
-    If another process commits first, the folder is compared with its version, since both may have seen the same files.
-    Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
+    If another process commits first, or a file goes away meanwhile, the folder is compared with the newest version
+    anew: both processes may have seen the same files. Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and
+    `CommitConflict`.
     """
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         try:
             return _refreshed(index, found, threads, progress)
-        except CommitConflict:
+        except (CommitConflict, FileNotFoundError):
             newest = log.load(index.storage)
-            if attempt == _ATTEMPTS - 1 or newest.table_id != index.snapshot.table_id:
+            if newest.table_id != index.snapshot.table_id:
                 raise
             if newest.managed:
                 return newest  # the folder was laid out meanwhile
             index, found = Index(index.storage, newest), None
-    raise AssertionError
+    raise CommitConflict(f"{index.storage.uri} changed {_ATTEMPTS} times while it was being indexed. Try again.")
 
 
 def _refreshed(index: Index, found: Changes | None, threads: int | None, progress: Progress) -> Snapshot:

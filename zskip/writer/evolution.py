@@ -104,11 +104,15 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if isinstance(one, pa.BaseExtensionType) and one.extension_name in _WRITTEN_AS_TEXT and t.is_string(other):
         return one
+    if isinstance(one, pa.JsonType) and isinstance(other, pa.JsonType):
+        return one
     if t.is_timestamp(one) and t.is_timestamp(other) and one.unit == other.unit and one.tz and other.tz:
         return one
     if t.is_fixed_size_list(one) and t.is_fixed_size_list(other):
         is_same = one.value_type == other.value_type and one.list_size == other.list_size
         return (one if one.value_field.nullable else other) if is_same else None
+    if t.is_fixed_size_list(one) and t.is_list(other) and one.value_type == other.value_type:
+        return one  # the length of each list is checked when its rows are stored
     if t.is_list(one) and t.is_fixed_size_list(other):
         return common_type(one, pa.list_(other.value_field))
     if t.is_map(one) and t.is_map(other) and one.key_type == other.key_type:

@@ -111,7 +111,7 @@ def storable_type(type: pa.DataType) -> pa.DataType:
         return pa.map_(_storable_field(type.key_field), _storable_field(type.item_field), type.keys_sorted)
     if t.is_struct(type):
         return pa.struct([_storable_field(type.field(index)) for index in range(type.num_fields)])
-    return t.stored_type(type)
+    return pa.json_() if isinstance(type, pa.JsonType) else t.stored_type(type)
 
 
 def _storable_field(field: pa.Field) -> pa.Field:
