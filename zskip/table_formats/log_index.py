@@ -20,7 +20,7 @@ from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.followed_layout import followed
 from zskip.table_formats.source import Content, Source
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
 from zskip.tablelog.snapshot import SketchRecord, Snapshot
@@ -78,7 +78,7 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         managed=False,
         partition_by=content.partition_by,
         details=content.state,
-        still=_raise_conflict,
+        still=refuse_newer,
         sketches=lambda _: sketches,
     )
 
@@ -139,12 +139,8 @@ def _added(source: Source, parts: Storage, known: Snapshot, content: Content) ->
         remove=known_paths.filter(pc.is_in(known_paths, value_set=leaving)).to_pylist(),
         managed=False,
         details=content.state,
-        still=_raise_conflict,
+        still=refuse_newer,
     )
-
-
-def _raise_conflict(newest: Snapshot) -> None:
-    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")
 
 
 # The user's cache folder, which holds the side-cars of tables that have none in their own folder. All side-cars can

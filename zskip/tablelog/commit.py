@@ -136,6 +136,11 @@ def commit(
     return made
 
 
+def refuse_newer(newest: Snapshot) -> None:
+    """As ``still`` of a commit that holds only for the version that it was made from. Raises `CommitConflict`."""
+    raise CommitConflict(f"Version {newest.version} of the index was made meanwhile.")
+
+
 class _Attempt:
     """One change being committed."""
 

@@ -21,7 +21,7 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
@@ -135,12 +135,8 @@ def _refreshed(index: Index, found: Changes | None, threads: int | None, progres
             "changed": len(again),
             "removed": len(differs.removed),
         },
-        still=_raise_conflict,
+        still=refuse_newer,
     )
-
-
-def _raise_conflict(newest: Snapshot) -> None:
-    raise CommitConflict(f"Version {newest.version} of the index was made meanwhile.")
 
 
 def _require_columns(storage: Storage, schema: Schema, partition_by: Sequence[str]) -> None:
