@@ -24,6 +24,7 @@ from zskip.core.schema import Schema
 from zskip.core.types import decode_values, encode_values
 from zskip.errors import (
     CommitConflict,
+    CorruptFile,
     DamagedIndex,
     FilesRemoved,
     InvalidOption,
@@ -35,11 +36,12 @@ from zskip.errors import (
 )
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.collect import shorten_lower, shorten_upper
-from zskip.storage import Staged, Storage, open_storage
+from zskip.storage import Listing, Staged, Storage, open_storage
 from zskip.storage import local as local_module
 from zskip.tablelog import commit, freshness, indexing, log, vacuum
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot, Totals, from_bytes, to_bytes
+from zskip.writer import sketching
 from zskip.writer.append import append
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions
@@ -702,3 +704,96 @@ def test_two_refreshes_at_once_index_each_file_once(meanwhile: str, tmp_path: Pa
         assert sorted(table.to_arrow()["id"].to_pylist()) == wanted
         assert table.plan("id > 0").count() == len(wanted)
     assert zskip.sql(f"SELECT id FROM '{folder}' ORDER BY id").fetchall() == [(number,) for number in wanted]
+
+
+@pytest.mark.parametrize("call", ["index", "index deep", "index with a sketch", "refresh", "refresh deep"])
+def test_files_that_are_replaced_while_they_are_read_are_read_again(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+
+    def put(name: str, ids: list[int]) -> None:
+        pq.write_table(pa.table({"id": ids}), tmp_path / "new", write_statistics="deep" not in call)
+        (tmp_path / "new").replace(folder / f"{name}.parquet")
+
+    put("a", list(range(50_000)))
+    put("b", [50_000])
+    deep = call.endswith("deep")
+    if call.startswith("refresh"):
+        zskip.index(folder, deep=deep)
+        put("a", list(range(40_000)))
+    waited = indexing._wait_for_next_mtime
+    puts = [lambda: put("a", [1, 2]), lambda: (folder / "b.parquet").unlink()]
+
+    def wait(storage: Storage, listing: Listing) -> None:
+        waited(storage, listing)
+        if puts:
+            puts.pop(0)()
+
+    monkeypatch.setattr(indexing, "_wait_for_next_mtime", wait)
+    if call.startswith("refresh"):
+        table = zskip.open(folder)
+        table.refresh()
+    else:
+        table = zskip.index(folder, deep=deep, sketches={"id": "values"} if "sketch" in call else None)
+    assert not puts
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2]
+    assert table.plan("id = 2").count() == 1
+    assert table.plan("id = 70000").count() == 0
+
+
+@pytest.mark.parametrize("call", ["add", "index", "refresh"])
+def test_sketches_of_files_that_are_replaced_while_they_are_read(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"id": range(number, 3000, 3)}), folder / f"{number}.parquet")
+    table = None if call == "index" else zskip.index(folder, sketches={"id": "values"} if call == "refresh" else None)
+    if call == "refresh":
+        pq.write_table(pa.table({"id": range(3000, 4000)}), folder / "3.parquet")
+    read = sketching.keys_of_file
+    replaced: list[Path] = []
+
+    def read_while_it_is_written(storage: Storage, *given: Any) -> list[Any]:
+        path = folder / given[-1]
+        if replaced:
+            return read(storage, *given)
+        replaced.append(path)
+        path.write_bytes(path.read_bytes()[:-100])  # another program writes a new file over it
+        try:
+            return read(storage, *given)
+        finally:
+            pq.write_table(pa.table({"id": [-5, 70_000]}), path)
+
+    monkeypatch.setattr(sketching, "keys_of_file", read_while_it_is_written)
+    if table is None:
+        table = zskip.index(folder, sketches={"id": "values"})
+    elif call == "add":
+        table.add_sketches({"id": "values"})
+    else:
+        table.refresh()
+    (path,) = replaced
+    rows = pq.read_table(folder)["id"].to_pylist()
+    assert sorted(table.to_arrow()["id"].to_pylist()) == sorted(rows)
+    assert [Path(file) for file in table.plan("id = 70000").paths] == [path]
+    assert table.plan("id = 1001").count() == rows.count(1001)
+
+
+@pytest.mark.parametrize("call", ["index", "add_sketches"])
+def test_a_damaged_file_that_nobody_replaces_is_named(call: str, tmp_path: Path) -> None:
+    for name in "ab":
+        pq.write_table(pa.table({"id": range(1000)}), tmp_path / f"{name}.parquet")
+    damaged = tmp_path / "b.parquet"
+    whole = damaged.read_bytes()
+    if call == "index":
+        damaged.write_bytes(whole[:-1])
+        with pytest.raises(CorruptFile, match=r"b\.parquet"):
+            zskip.index(tmp_path)
+    else:
+        table = zskip.index(tmp_path)
+        damaged.write_bytes(b"PAR1" + bytes(len(whole) // 2 - 4) + whole[len(whole) // 2 :])
+        with pytest.raises(CorruptFile, match=r"b\.parquet"):
+            table.add_sketches({"id": "values"})

@@ -154,7 +154,8 @@ class _Attempt:
         """The first version of a table."""
         storage, change = self.storage, self.change
         if log.latest_version(storage):
-            raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
+            advice = 'Say mode="append" or mode="overwrite"' if change.managed else "Open it, and refresh() it"
+            raise TableExists(f"There is a table at {storage.uri} already. {advice}.")
         if change.schema is None:
             raise CommitConflict(f"The table at {storage.uri} is gone: there is no version to change.")
         candidate = Snapshot(

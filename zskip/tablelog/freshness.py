@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.errors import DamagedIndex, FilesRemoved
+from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
@@ -101,6 +101,17 @@ def listed(index: Index) -> Changes | None:
 def _equal(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:
     equal: np.ndarray = np.asarray(pc.fill_null(pc.equal(then, now), unknown))
     return equal
+
+
+@contextmanager
+def naming_replaced(storage: Storage, listing: Listing) -> Iterator[None]:
+    """Raise `CommitConflict` in place of an error about a file that other programs replaced since it was listed."""
+    try:
+        yield
+    except (CorruptFile, FileNotFoundError) as error:
+        if only(data_files(storage), listing.path.to_pylist()) == listing:
+            raise
+        raise CommitConflict(f"{storage.uri}: other programs changed files while they were read. ({error})") from error
 
 
 def only(listing: Listing, paths: Sequence[str]) -> Listing:

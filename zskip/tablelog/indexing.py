@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from zskip.storage import hive
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.commit import commit, refuse_newer
-from zskip.tablelog.freshness import Changes, changes, data_files, only
+from zskip.tablelog.freshness import Changes, changes, data_files, naming_replaced, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder
@@ -61,13 +62,8 @@ def index_files(
         files = from_statistics(statistics, schema, storage.uri)
         details = {"source": "statistics"}
     else:
-        listing = data_files(storage)
-        if not len(listing):
-            missing = storage.local is not None and not storage.local.exists()
-            raise NoParquet(f"There is no {'folder' if missing else 'Parquet file in'} {storage.uri}.")
-        refuse_files_of_tables(storage, listing.path)
-        _wait_for_next_mtime(storage, listing)
-        schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
+        read = read or (lambda listing: _read(storage, listing, schema, deep_scan, threads, progress))
+        schema, files = _listed_and_read(storage, read)
         details = {"source": "rows" if deep_scan else "footers"}
     partition_by = tuple(hive.partitions(files.path))
     _require_columns(storage, schema, partition_by)
@@ -85,26 +81,45 @@ def index_files(
     )
 
 
+def _listed_and_read(storage: Storage, read: Callable[[Listing], tuple[Schema, DataFiles]]) -> tuple[Schema, DataFiles]:
+    """What ``read`` gives of a folder's files, which are listed again where other programs replace them meanwhile."""
+    for _ in range(_ATTEMPTS):
+        listing = data_files(storage)
+        if not len(listing):
+            missing = storage.local is not None and not storage.local.exists()
+            raise NoParquet(f"There is no {'folder' if missing else 'Parquet file in'} {storage.uri}.")
+        refuse_files_of_tables(storage, listing.path)
+        _wait_for_next_mtime(storage, listing)
+        with suppress(CommitConflict), naming_replaced(storage, listing):
+            return read(listing)
+    raise _changing(storage)
+
+
+def _changing(storage: Storage) -> CommitConflict:
+    return CommitConflict(f"{storage.uri} changed {_ATTEMPTS} times while it was being indexed. Try again.")
+
+
 def refresh(
     index: Index, *, found: Changes | None = None, threads: int | None = None, progress: Progress = unreported
 ) -> Snapshot:
     """Index files that were added or changed, drop those that are gone, and commit; do nothing without changes.
 
-    If another process commits first, or a file goes away meanwhile, the folder is compared with the newest version
-    anew: both processes may have seen the same files. Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and
-    `CommitConflict`.
+    If another process commits first, or files are replaced or go away meanwhile, the folder is compared with the newest
+    version anew: both processes may have seen the same files.
+
+    Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
     """
     for _ in range(_ATTEMPTS):
         try:
             return _refreshed(index, found, threads, progress)
-        except (CommitConflict, FileNotFoundError):
+        except CommitConflict:
             newest = log.load(index.storage)
             if newest.table_id != index.snapshot.table_id:
                 raise
             if newest.managed:
                 return newest  # the folder was laid out meanwhile
             index, found = Index(index.storage, newest), None
-    raise CommitConflict(f"{index.storage.uri} changed {_ATTEMPTS} times while it was being indexed. Try again.")
+    raise _changing(index.storage)
 
 
 def _refreshed(index: Index, found: Changes | None, threads: int | None, progress: Progress) -> Snapshot:
@@ -119,7 +134,8 @@ def _refreshed(index: Index, found: Changes | None, threads: int | None, progres
     schema, files = snapshot.schema, None
     if len(fresh):
         _wait_for_next_mtime(storage, fresh)
-        schema, files = _read(storage, fresh, schema, deep_scan, threads, progress, grow=True)
+        with naming_replaced(storage, fresh):
+            schema, files = _read(storage, fresh, schema, deep_scan, threads, progress, grow=True)
         _require_columns(storage, schema, snapshot.partition_by)
     return commit(
         storage,

@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, InvalidOption
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
+from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
+from zskip.tablelog.indexing import refresh
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.segments import new_ids, published, require_selective
@@ -33,6 +35,7 @@ from zskip.writer.scatter import SpillFolders, free_memory
 from zskip.writer.write import available_cores
 
 _MEMORY_SHARE = 0.5
+_ATTEMPTS = 10
 
 
 @may_meet_vacuums
@@ -50,9 +53,28 @@ def complete_sketches(
 
     ``repair``: read every segment, and rebuild damaged ones, whose paths are returned too · ``parts``: the storage of
     the side-car, if it is not that of the data files · ``backend``: the engine that reads the files. Raises
-    `InvalidOption` for an added sketch that would skip almost nothing, `CorruptFile` and `CommitConflict`.
+    `InvalidOption` for an added sketch that would skip almost nothing, `CorruptFile` and `CommitConflict`. Where other
+    programs replace files of an indexed folder while they are read, they are indexed and read again.
     """
-    parts = storage if parts is None else parts
+    for _ in range(_ATTEMPTS):
+        try:
+            return _completed(storage, base, options, added, repair, storage if parts is None else parts, backend)
+        except (CorruptFile, FileNotFoundError):
+            if not listed(Index(storage, base, parts=parts)):
+                raise
+            base = refresh(Index(storage, base))
+    raise CommitConflict(f"{storage.uri} changed {_ATTEMPTS} times while its files were read. Try again.")
+
+
+def _completed(
+    storage: Storage,
+    base: Snapshot,
+    options: WriteOptions,
+    added: Sequence[SketchName],
+    repair: bool,
+    parts: Storage,
+    backend: Backend,
+) -> tuple[Snapshot, tuple[str, ...]]:
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
     damaged = _damaged(parts, base.sketches) if repair else set()
     records = tuple(_without(record, damaged) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
