@@ -141,6 +141,10 @@ def refuse_newer(newest: Snapshot) -> None:
     raise CommitConflict(f"Version {newest.version} of the index was made meanwhile.")
 
 
+def _made_meanwhile(storage: Storage) -> TableExists:
+    return TableExists(f"Another process has made a table at {storage.uri} meanwhile. Repeat the call.")
+
+
 class _Attempt:
     """One change being committed."""
 
@@ -154,8 +158,7 @@ class _Attempt:
         """The first version of a table."""
         storage, change = self.storage, self.change
         if log.latest_version(storage):
-            advice = 'Say mode="append" or mode="overwrite"' if change.managed else "Open it, and refresh() it"
-            raise TableExists(f"There is a table at {storage.uri} already. {advice}.")
+            raise _made_meanwhile(storage)
         if change.schema is None:
             raise CommitConflict(f"The table at {storage.uri} is gone: there is no version to change.")
         candidate = Snapshot(
@@ -177,7 +180,7 @@ class _Attempt:
             dimensions=change.dimensions or (),
         )
         if not self._create(candidate, None):
-            raise TableExists(f"Another writer made a table at {storage.uri} just now.")
+            raise _made_meanwhile(storage)
         return candidate
 
     def next(self, base: Snapshot) -> Snapshot:

@@ -162,6 +162,34 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
     assert zskip.open(folder).count() == 3610
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_table_that_is_made_beside_the_files_meanwhile_stays_apart(
+    tmp_path: Path, indexed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To lay out its rows with those of the other files would leave these there, and `adopt` would add them again."""
+    for number in range(3):
+        pq.write_table(pa.table({"a": range(10 * number, 10 * number + 10)}), tmp_path / f"{number}.parquet")
+    if indexed:
+        zskip.index(tmp_path)
+    real = cluster.cluster_folder
+
+    def late(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        if indexed:
+            zskip.cluster(tmp_path, by="a", files=2)
+        else:
+            zskip.write(pa.table({"a": range(30, 40)}), tmp_path, by="a", files=2, mode="append")
+        return real(*given, **named)
+
+    monkeypatch.setattr(cluster, "cluster_folder", late)
+    with pytest.raises(CommitConflict, match="another process made it a table meanwhile"):
+        zskip.cluster(tmp_path, by="a", files=4)
+    table = zskip.open(tmp_path)
+    assert table.count() == (30 if indexed else 10)
+    assert table.adopt().rows == (0 if indexed else 30)
+    assert sorted(zskip.open(tmp_path).to_arrow()["a"].to_pylist()) == list(range(30 if indexed else 40))
+
+
 def test_another_commit_meanwhile_is_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zskip.index(folder)
     real = compact.require_same_rows

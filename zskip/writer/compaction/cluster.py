@@ -266,12 +266,19 @@ def _refuse(newest: Snapshot) -> None:
     raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")
 
 
-# `cluster_folder`: lay out a folder of plain Parquet in place, and make it a zskip table. day-1.parquet day-2.parquet
-# _zskip/ version n: the index of these files day-1.parquet day-2.parquet _zskip/ _data/part-….pq one commit: version
-# n + 1 names only the new files _zskip/ _data/part-….pq a vacuum that expires version n removes the old ones The new
-# files, and those of later writes, are in a folder whose name begins with an underscore. Spark and Arrow ignore it
-# when they list the folder above, and the names of its files do not match ``**/*.parquet``. So such programs read the
-# old files, each row once, until the vacuum removes them; they never read old and new files together.
+# `cluster_folder`: lay out a folder of plain Parquet in place, and make it a zskip table.
+#
+#     day-1.parquet day-2.parquet
+#     _zskip/                        version n: the index of these files
+#
+#     day-1.parquet day-2.parquet
+#     _zskip/ _data/part-….pq        one commit: version n + 1 names only the new files
+#
+#     _zskip/ _data/part-….pq        a vacuum that expires version n removes the old ones
+#
+# The new files, and those of later writes, are in a folder whose name begins with an underscore. Spark and Arrow ignore
+# it when they list the folder above, and the names of its files do not match ``**/*.parquet``. So such programs read
+# the old files, each row once, until the vacuum removes them; they never read old and new files together.
 
 
 def cluster_folder(
@@ -285,10 +292,10 @@ def cluster_folder(
     """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed``: indexes the folder,
     by default `index_files`.
 
-    After an error the folder is unchanged, except that it is indexed. Raises `InvalidOption` for a table that zskip
-    wrote, `SchemaError` for names of folders that Spark does not read as DuckDB does, if a session writes,
-    `SchemaMismatch` if the common type of a column would round the numbers of some files, `CommitConflict` if
-    files were added, changed or removed in the meantime, and the errors of `index_files`.
+    After an error the folder is unchanged, except that it is indexed. Raises `SchemaError` for names of folders that
+    Spark does not read as DuckDB does, if a session writes, `SchemaMismatch` if the common type of a column would round
+    the numbers of some files, `CommitConflict` if files were added, changed or removed in the meantime, or another
+    process made the folder a table, and the errors of `index_files`.
     """
     from zskip.tablelog.indexing import index_files, refresh
     from zskip.writer.compaction.compact import require_same_rows
@@ -298,12 +305,13 @@ def cluster_folder(
     refuse_within_index(storage)
     base = newest(storage)
     if base is not None:
-        _require_foreign(storage, base)
+        _require_indexed(storage, base)
     if dry_run:
         listing = data_files(storage)
         size = int(pc.sum(listing.size, min_count=0).as_py())
         return Clustered(0 if base is None else base.version, len(listing), size, None, dry_run)
     base = (indexed or index_files)(storage) if base is None else refresh(Index(storage, base))
+    _require_indexed(storage, base)
     index = Index(storage, base)
     numbers = np.arange(len(index), dtype=np.int64)
     listing = data_files(storage)
@@ -371,7 +379,9 @@ def _exact(storage: Storage, listing: Listing, base: Snapshot) -> Iterator[tuple
         yield schema, leaves
 
 
-def _require_foreign(storage: Storage, base: Snapshot) -> None:
+def _require_indexed(storage: Storage, base: Snapshot) -> None:
+    if base.managed:  # what else lies in the folder is no part of it
+        raise CommitConflict(f"{storage.uri}: another process made it a table meanwhile. Repeat the call.")
     if base.details.get("source") == "statistics":
         raise InvalidOption(
             f"The index at {storage.uri} was made from given statistics, which do not tell whether a file has changed "
