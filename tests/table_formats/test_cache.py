@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -148,3 +150,34 @@ def test_a_delta_table_that_takes_anothers_place_while_that_is_opened_is_read_an
     assert DeltaSource(storage).changes(state) is None
     content = DeltaSource(storage).read()
     assert DeltaSource(storage).is_current(content.state)
+
+
+@pytest.mark.parametrize("refusal", [PermissionError(errno.EACCES, "refused"), OSError(errno.EROFS, "read-only")])
+def test_a_reader_that_may_not_write_keeps_an_index_of_its_own(
+    table: Path, refusal: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zskip.attach(table)
+    write_deltalake(table, pa.table({"a": [105]}), mode="append")
+
+    def refused(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(storage: LocalStorage, *given: Any) -> Any:
+            if storage.uri == str(table):
+                raise refusal
+            return method(storage, *given)
+
+        return call
+
+    before = files(table)
+    for name in ("put", "put_once", "put_if_absent", "delete"):
+        monkeypatch.setattr(LocalStorage, name, refused(getattr(LocalStorage, name)))
+    assert ids(table) == [105, 105]
+    assert zskip.sql(f"SELECT count(*) FROM '{table}'").fetchall() == [(201,)]
+    opened = zskip.open(table)
+    write_deltalake(table, pa.table({"a": [105]}), mode="append")
+    opened.refresh()
+    assert opened.plan("a = 105").count() == 3
+    monkeypatch.undo()
+    assert {path for path in files(table) if "_zskip" in path.parts} == {
+        path for path in before if "_zskip" in path.parts
+    }
+    assert ids(table) == [105] * 3

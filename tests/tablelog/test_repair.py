@@ -205,3 +205,16 @@ def test_older_versions_with_a_part_that_was_made_again_let_a_vacuum_go_on(tmp_p
     assert sorted(path.name for path in tmp_path.glob("*.parquet")) == before
     assert zskip.open(tmp_path).plan().count() == 600
     assert zskip.open(tmp_path).tend() is not None
+
+
+def test_a_damaged_part_of_older_versions_names_what_helps(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(0, 600), tmp_path, by=["a"], files=6)
+    (shard,) = table._index.snapshot.shards
+    table.overwrite(rows_of(0, 300))
+    (tmp_path / shard.file_part.path).write_bytes(b"damaged")  # type: ignore[union-attr]
+    assert zskip.repair(tmp_path).parts == ()
+    with pytest.raises(DamagedIndex, match=r"only older versions name .* shorter older_than="):
+        zskip.open(tmp_path).vacuum()
+    assert zskip.open(tmp_path).vacuum("0 seconds").versions
+    assert zskip.open(tmp_path).vacuum().versions == ()
+    assert zskip.open(tmp_path).plan().count() == 300

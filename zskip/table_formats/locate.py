@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 from collections.abc import Mapping
@@ -46,10 +47,15 @@ def open_foreign_index(table: Any, storage_options: Mapping[str, Any] | None = N
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
     """The index of a Delta or Iceberg table, brought up to date. Raises the errors of `open_index`."""
     attached = _attached(source)
-    if attached is None:
-        parts: Storage = cache_of(source, isinstance(source, DeepSource))
-    else:
-        parts, source = source.storage, _deepened(source, bool(attached.details.get("deep")))
+    if attached is not None:
+        source = _deepened(source, bool(attached.details.get("deep")))
+        try:
+            return Index(source.storage, follow(source, source.storage), cache_bytes)
+        except OSError as error:
+            # A reader that may not write here keeps an index of its own.
+            if not isinstance(error, PermissionError) and error.errno != errno.EROFS:
+                raise
+    parts = cache_of(source, isinstance(source, DeepSource))
     return Index(source.storage, follow(source, parts), cache_bytes, parts)
 
 

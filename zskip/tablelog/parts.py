@@ -283,5 +283,6 @@ def lost(storage: Storage, part: Part | InlinePart, what: str, *, maybe_vacuumed
     again = "Open the table again. If this is said then, too, make it" if maybe_vacuumed else "Make it"
     return (
         f"The part {part.path} of the index of {storage.uri} {what}. {again} again from the data files: "
-        "zskip index --repair, or zskip.repair(path)."
+        "zskip index --repair, or zskip.repair(path). What only older versions name cannot be made again: a vacuum "
+        "with a shorter older_than= expires these versions."
     )
