@@ -423,7 +423,7 @@ class Table:
             base = self._newest()
             matching, _ = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
-            return would_delete(self._storage, base, matching)
+            return would_delete(self._storage, base, matching, backend)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)

@@ -301,6 +301,18 @@ def test_a_delete_on_spark_means_what_the_session_means(spark: SparkSession, tmp
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
+def test_a_dry_run_of_a_delete_on_spark_counts_there(spark: SparkSession, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"n": range(40), "s": [f"word {n}" for n in range(40)]}), tmp_path, by="n", files=4)
+    for predicate in ("initcap(s) = 'Word 7' OR n < 10", "n < 10", "n = 99"):  # DuckDB has no initcap
+        would = table.delete(predicate, dialect="spark", session=spark, dry_run=True)
+        assert table.version == 1
+        assert would.rows == sum(n < 10 for n in range(40)) * (predicate != "n = 99")
+    assert would.dry_run
+    done = table.delete("initcap(s) = 'Word 7' OR n < 10", dialect="spark", session=spark)
+    assert done.rows == 10
+    assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(10, 40))
+
+
 KEPT = {
     "int8": pa.array([1, None, -128], pa.int8()),
     "float": pa.array([1.5, None, float("nan")], pa.float32()),

@@ -122,6 +122,23 @@ def test_parquet_files_may_lack_a_text_column_that_others_dictionary_encode(tmp_
     assert counts(appended.plan("TRUE").to_arrow()) == counts(pa.concat_tables([expected, expected.slice(0, 6_000)]))
 
 
+def test_a_relations_booleans_stay_booleans_where_duckdb_exports_bytes(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute("SET arrow_lossless_conversion = true")
+        nested = "[i < 3, NULL] AS l, {'x': i > 7} AS s, MAP {i > 2: i > 4} AS m"
+        rows = con.sql(f"SELECT i, i < 5 AS b, {nested} FROM range(10) t(i)")
+        table = zskip.write(rows, tmp_path, by="i")
+        found = zskip.sql(f"FROM '{tmp_path}' ORDER BY i")
+        assert found.fetchall() == rows.fetchall()
+        assert found.types == rows.types
+        assert table.plan("b AND NOT s.x").count() == 5
+        table.append(rows)
+        table.upsert(rows.filter("i = 3").project("i, NOT b AS b, l, s, m"), on="i")
+        assert table.plan("b").count() == 8
+        pairs = zskip.write(con.sql("SELECT [true, NULL]::BOOLEAN[2] AS a, 1 AS i"), tmp_path / "pairs", by="i")
+        assert pairs.schema.field("a").type == pa.list_(pa.bool_(), 2)
+
+
 def test_a_relations_values_are_those_that_duckdb_copies_to_parquet(tmp_path: Path) -> None:
     """Arrow would get times with a zone as the clocks of their zones, and the stored bytes of BIT and BIGNUM."""
     times = """

@@ -562,7 +562,7 @@ def is_temporal(type: pa.DataType) -> bool:
 
 
 def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with its leaves changed; the type itself if none changes. Lists of all forms become plain lists.
+    """A type with its leaves changed; the type itself if none changes. Lists of a varying length become plain lists.
 
     >>> with_leaves(pa.struct({"a": pa.list_(pa.float16())}), lambda leaf: pa.float32())
     StructType(struct<a: list<item: float>>)
@@ -578,7 +578,7 @@ def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
     if is_map(type):
         key, item = changed[0].type
         return pa.map_(key.type, item.type)
-    return pa.list_(changed[0])
+    return pa.list_(changed[0], type.list_size if is_fixed_size_list(type) else -1)
 
 
 # Bounds of one type as bounds of another that holds all its values, or unknown: never rounded, never wrapped.

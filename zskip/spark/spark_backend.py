@@ -77,6 +77,7 @@ def backend(session: SparkSession) -> Backend:
         open_storage=partial(open_storage, session),
         open_rows=partial(_open_rows, session),
         rows_of_scan=partial(_rows_of_scan, session),
+        count=lambda scan: _rows_of_scan(session, scan, scan.schema.arrow).df.count(),
         rows_of_files=partial(_rows_of_files, session),
         write=_write,
         map=partial(_map_items, session),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zskip.core import late_loading
 from zskip.core.schema import Schema
-from zskip.engines.arrow import to_batches
+from zskip.engines.arrow import count, to_batches
 from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
@@ -39,7 +39,7 @@ class Backend:
 
     ``open_storage(url, storage_options)``: the storage of a table's folder · ``open_rows(source, storage_options)``:
     the rows of a caller's source · ``rows_of_scan(scan, schema)``: the rows that a scan selects, of these
-    types, which differ from the scan's own in INT96 columns ·
+    types, which differ from the scan's own in INT96 columns · ``count(scan)``: how many rows it selects ·
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
     ``write(rows, storage, schema, options, look_ups, staged)``: write data files as `write_files` does ·
     ``map(storage, function, items, options)``: the result of a function for each item, in their order; the function can
@@ -49,6 +49,7 @@ class Backend:
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     open_rows: Callable[[Any, Mapping[str, Any] | None], Rows]
     rows_of_scan: Callable[[Scan, pa.Schema], Rows]
+    count: Callable[[Scan], int]
     rows_of_files: Callable[[Index, np.ndarray], Rows]
     write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
@@ -80,7 +81,7 @@ def _map(
             raise
 
 
-LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, write_files, _map)
+LOCAL = Backend(open_storage, open_source, _rows_of_scan, count, _rows_of_files, write_files, _map)
 
 
 def backend_of(session: Any, source: Any = None) -> Backend:

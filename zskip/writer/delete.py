@@ -69,12 +69,15 @@ def delete(
 
 
 @may_meet_vacuums
-def would_delete(storage: Storage, base: Snapshot, matching: Predicate) -> Deleted:
+def would_delete(storage: Storage, base: Snapshot, matching: Predicate, backend: Backend = LOCAL) -> Deleted:
     """What a delete would do, by counting the matching rows in the files in which some match. Nothing is changed."""
     require_managed(storage, base)
     affected = find_survivors(Index(storage, base), matching)
     partly = affected.numbers[~affected.all_match]
-    found = counts(affected.narrowed(partly).scan)
+    scan = affected.narrowed(partly).scan
+    if backend is not LOCAL:  # a cluster rewrites all of these files
+        return replace(_receipt(affected, partly, backend.count(scan)), dry_run=True)
+    found = counts(scan)
     return replace(_receipt(affected, partly[found > 0], int(found.sum())), dry_run=True)
 
 
@@ -152,7 +155,7 @@ def _require_no_added_matches(index: Index, newest: Snapshot, matching: Predicat
     found = find_survivors(Index(storage, replace(newest, shards=shards)), matching)
     known = index.paths(np.arange(len(index), dtype=np.int64))
     added = found.narrowed(found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
-    if len(added) and (backend is not LOCAL or counts(added.scan).any()):
+    if len(added) and backend.count(added.scan):
         raise CommitConflict(f"{storage.uri}: version {newest.version} has added rows that are to be deleted.")
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip.core import types as t
 from zskip.core.schema import identifier
 from zskip.errors import InvalidOption, SchemaError
 from zskip.plan import find_survivors
@@ -62,7 +63,8 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
     if datasets is not None and isinstance(source, datasets.Scanner):
         source = source.to_reader()
     if type(source).__name__ == "DuckDBPyRelation":
-        source = _as_copied(source)
+        reader = pa.RecordBatchReader.from_stream(_as_copied(source))
+        return of_reader(reader, _with_booleans(reader.schema))
     if hasattr(source, "__arrow_c_stream__"):
         return of_reader(
             source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
@@ -102,6 +104,15 @@ def _as_copied(relation: Any) -> Any:
         return relation
     forms = {identifier(name): _AS_COPIED.get(type, "{}") for name, type in types.items()}
     return relation.project(", ".join(f"{form.format(column)} AS {column}" for column, form in forms.items()))
+
+
+def _with_booleans(schema: pa.Schema) -> pa.Schema:
+    """The schema with booleans for bytes, in which DuckDB exports them under its ``arrow_lossless_conversion``."""
+
+    def boolean(leaf: pa.DataType) -> pa.DataType:
+        return pa.bool_() if isinstance(leaf, pa.Bool8Type) else leaf
+
+    return pa.schema([field.with_type(t.with_leaves(field.type, boolean)) for field in schema], schema.metadata)
 
 
 def _inner_types(type: DuckDBPyType) -> Iterator[DuckDBPyType]:

@@ -70,9 +70,9 @@ def of_dataset(dataset: Dataset) -> RowSource:
     return of_streams(schema, read, dataset.count_rows())
 
 
-def of_reader(reader: pa.RecordBatchReader) -> RowSource:
-    """The rows of a stream, which can be read once."""
-    schema = storable_schema(reader.schema)
+def of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None = None) -> RowSource:
+    """The rows of a stream, which can be read once. ``schema``: the types to read them in, by default their own."""
+    schema = storable_schema(reader.schema if schema is None else schema)
     return RowSource(schema, None, False, lambda columns: _of_batches(reader, schema))
 
 
