@@ -137,6 +137,12 @@ def test_a_relations_booleans_stay_booleans_where_duckdb_exports_bytes(tmp_path:
         assert table.plan("b").count() == 8
         pairs = zskip.write(con.sql("SELECT [true, NULL]::BOOLEAN[2] AS a, 1 AS i"), tmp_path / "pairs", by="i")
         assert pairs.schema.field("a").type == pa.list_(pa.bool_(), 2)
+        for value in ("7::HUGEINT", "7::UHUGEINT", "[7::HUGEINT]", "{'x': MAP {1: 7::HUGEINT}}", "sum(7)"):
+            with pytest.raises(SchemaError, match=r"\"h\" holds a U?HUGEINT .* cast it to DECIMAL\(38, 0\)"):
+                zskip.write(con.sql(f"SELECT 1 AS i, {value} AS h"), tmp_path / "huge", by="i")
+        con.execute("SET arrow_lossless_conversion = false")
+        huge = zskip.write(con.sql("SELECT 1 AS i, sum(7) AS h, [7::HUGEINT] AS l"), tmp_path / "huge", by="i")
+        assert huge.plan("h = 7").to_arrow().to_pylist() == [{"i": 1, "h": 7, "l": [7]}]
 
 
 def test_a_relations_values_are_those_that_duckdb_copies_to_parquet(tmp_path: Path) -> None:

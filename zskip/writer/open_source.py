@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         source = source.to_reader()
     if type(source).__name__ == "DuckDBPyRelation":
         reader = pa.RecordBatchReader.from_stream(_as_copied(source))
-        return of_reader(reader, _with_booleans(reader.schema))
+        return of_reader(reader, _without_bytes_of_duckdb(reader.schema))
     if hasattr(source, "__arrow_c_stream__"):
         return of_reader(
             source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
@@ -106,13 +107,22 @@ def _as_copied(relation: Any) -> Any:
     return relation.project(", ".join(f"{form.format(column)} AS {column}" for column, form in forms.items()))
 
 
-def _with_booleans(schema: pa.Schema) -> pa.Schema:
-    """The schema with booleans for bytes, in which DuckDB exports them under its ``arrow_lossless_conversion``."""
+def _without_bytes_of_duckdb(schema: pa.Schema) -> pa.Schema:
+    """The types of a relation without those of DuckDB's ``arrow_lossless_conversion``, under which a BOOLEAN is a byte.
 
-    def boolean(leaf: pa.DataType) -> pa.DataType:
-        return pa.bool_() if isinstance(leaf, pa.Bool8Type) else leaf
+    Raises `SchemaError` for a HUGEINT, which is 16 opaque bytes then.
+    """
+    fields = [field.with_type(t.with_leaves(field.type, partial(_known, field.name))) for field in schema]
+    return pa.schema(fields, schema.metadata)
 
-    return pa.schema([field.with_type(t.with_leaves(field.type, boolean)) for field in schema], schema.metadata)
+
+def _known(column: str, leaf: pa.DataType) -> pa.DataType:
+    if isinstance(leaf, pa.OpaqueType):
+        raise SchemaError(
+            f'The column "{column}" holds a {leaf.type_name.upper()} in bytes that only DuckDB reads, by its setting '
+            "arrow_lossless_conversion: cast it to DECIMAL(38, 0), or SET arrow_lossless_conversion = false."
+        )
+    return pa.bool_() if isinstance(leaf, pa.Bool8Type) else leaf
 
 
 def _inner_types(type: DuckDBPyType) -> Iterator[DuckDBPyType]:
