@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, CorruptFile, InvalidOption
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption, TableNotFound
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
@@ -59,7 +59,7 @@ def complete_sketches(
     for _ in range(_ATTEMPTS):
         try:
             return _completed(storage, base, options, added, repair, storage if parts is None else parts, backend)
-        except (CorruptFile, FileNotFoundError):
+        except (CorruptFile, FileNotFoundError, TableNotFound):
             if not listed(Index(storage, base, parts=parts)):
                 raise
             base = refresh(Index(storage, base))
