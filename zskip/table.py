@@ -398,7 +398,7 @@ class Table:
         where: Condition,
         *,
         dialect: str = "duckdb",
-        timezone: str = "UTC",
+        timezone: str | None = None,
         params: Parameters | None = None,
         dry_run: bool = False,
         session: Any = None,
@@ -408,8 +408,9 @@ class Table:
 
         Files whose rows all match are dropped without reading them, files with some matching rows are rewritten, all
         others stay. ``dry_run``: only count the rows, and the files that would be dropped and rewritten · ``session``:
-        a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options as for `append`. Raises
-        `SqlError`, `CommitConflict`, `CorruptFile`.
+        a Spark session that does the work; for Spark's SQL add ``dialect="spark"`` · ``timezone``: of the predicate, by
+        default the session's in Spark's SQL, else UTC. Options as for `append`. Raises `SqlError`, `CommitConflict`,
+        `CorruptFile`, and `InvalidOption` if the session's time zone is unknown.
         """
         from zskip.binder.bind_condition import bind_with_complement
         from zskip.writer.backend import backend_of
@@ -419,14 +420,17 @@ class Table:
         check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
         given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
         backend = backend_of(session)
+        zone = timezone or (backend.timezone if dialect == "spark" else "UTC")
+        if zone is None:
+            raise InvalidOption("The session's time zone has no IANA name. Give timezone=, or set another to delete.")
         if dry_run:
             base = self._newest()
-            matching, _ = bind_with_complement(where, base.schema, dialect, timezone, params)
+            matching, _ = bind_with_complement(where, base.schema, dialect, zone, params)
             self._require_same_types(base, matching)
             return would_delete(self._storage, base, matching, backend)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
-            matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)
+            matching, rest = bind_with_complement(where, base.schema, dialect, zone, params)
             self._require_same_types(base, matching)
             try:
                 snapshot, done = delete(self._storage, base, matching, rest, given, backend)

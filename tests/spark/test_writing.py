@@ -296,6 +296,10 @@ def test_a_delete_on_spark_means_what_the_session_means(spark: SparkSession, tmp
         # a predicate keeps its own zone, whatever the session's
         table.delete("ts >= TIMESTAMPTZ '2018-10-28 06:00:00'", timezone="America/New_York", session=spark)
         assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(10))
+        would = table.delete("ts >= TIMESTAMP '2018-10-28 10:00:00'", dialect="spark", session=spark, dry_run=True)
+        assert would.rows == 1
+        assert table.delete("hour(ts) = 10", dialect="spark", session=spark).rows == 1
+        assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(9))
         assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -27,7 +27,7 @@ from zskip.spark import staging
 from zskip.spark.executor_footers import chunks_of, on_executors
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import column, read_files
-from zskip.spark.spark_session import require_java, require_pyspark, require_session, setting
+from zskip.spark.spark_session import Semantics, require_java, require_pyspark, require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage
@@ -73,6 +73,7 @@ def backend(session: SparkSession) -> Backend:
         raise MissingDependency(
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
+    zone = Semantics.of(session).zone
     return Backend(
         open_storage=partial(open_storage, session),
         open_rows=partial(_open_rows, session),
@@ -81,6 +82,7 @@ def backend(session: SparkSession) -> Backend:
         rows_of_files=partial(_rows_of_files, session),
         write=_write,
         map=partial(_map_items, session),
+        timezone=None if zone is None else zone.key,
     )
 
 

@@ -210,7 +210,9 @@ class _Attempt:
         for name in ("schema", "layout", "dimensions"):
             new, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
             if new is not None and now != before and now != new:
-                raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
+                raise CommitConflict(
+                    f"{uri}: version {newest.version} changed the table's {name} meanwhile. Repeat the call."
+                )
         if change.still is not None and newest.version != base.version:
             change.still(newest)
         afresh = change.replace_all or change.restored is not None

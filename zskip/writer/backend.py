@@ -43,7 +43,8 @@ class Backend:
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
     ``write(rows, storage, schema, options, look_ups, staged)``: write data files as `write_files` does ·
     ``map(storage, function, items, options)``: the result of a function for each item, in their order; the function can
-    be pickled and reads files of the storage.
+    be pickled and reads files of the storage · ``timezone``: of predicates in the engine's own SQL; None if Python does
+    not know the session's.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
@@ -53,6 +54,7 @@ class Backend:
     rows_of_files: Callable[[Index, np.ndarray], Rows]
     write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
+    timezone: str | None = "UTC"
 
 
 def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:
