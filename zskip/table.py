@@ -420,9 +420,7 @@ class Table:
         check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
         given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
         backend = backend_of(session)
-        zone = timezone or (backend.timezone if dialect == "spark" else "UTC")
-        if zone is None:
-            raise InvalidOption("The session's time zone has no IANA name. Give timezone=, or set another to delete.")
+        zone = timezone or (backend.timezone() if dialect == "spark" else "UTC")
         if dry_run:
             base = self._newest()
             matching, _ = bind_with_complement(where, base.schema, dialect, zone, params)

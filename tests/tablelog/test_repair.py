@@ -15,6 +15,7 @@ from zskip.core.receipts import Repaired
 from zskip.errors import DamagedIndex
 from zskip.storage import Storage
 from zskip.tablelog import log
+from zskip.tablelog.parts import Part
 
 pytestmark = pytest.mark.usefixtures("parts_in_files")
 
@@ -196,7 +197,8 @@ def test_the_command_line_repairs(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_older_versions_with_a_part_that_was_made_again_let_a_vacuum_go_on(tmp_path: Path) -> None:
     table = zskip.write(rows_of(0, 600), tmp_path, by=["a"], files=6)
     (shard,) = table._index.snapshot.shards
-    (tmp_path / shard.file_part.path).write_bytes(b"damaged")  # type: ignore[union-attr]
+    assert isinstance(shard.file_part, Part)
+    (tmp_path / shard.file_part.path).write_bytes(b"damaged")
     with pytest.raises(DamagedIndex):
         table.vacuum()
     zskip.repair(tmp_path)
@@ -211,7 +213,8 @@ def test_a_damaged_part_of_older_versions_names_what_helps(tmp_path: Path) -> No
     table = zskip.write(rows_of(0, 600), tmp_path, by=["a"], files=6)
     (shard,) = table._index.snapshot.shards
     table.overwrite(rows_of(0, 300))
-    (tmp_path / shard.file_part.path).write_bytes(b"damaged")  # type: ignore[union-attr]
+    assert isinstance(shard.file_part, Part)
+    (tmp_path / shard.file_part.path).write_bytes(b"damaged")
     assert zskip.repair(tmp_path).parts == ()
     with pytest.raises(DamagedIndex, match=r"only older versions name .* shorter older_than="):
         zskip.open(tmp_path).vacuum()

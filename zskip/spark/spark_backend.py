@@ -73,7 +73,6 @@ def backend(session: SparkSession) -> Backend:
         raise MissingDependency(
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
-    zone = Semantics.of(session).zone
     return Backend(
         open_storage=partial(open_storage, session),
         open_rows=partial(_open_rows, session),
@@ -82,7 +81,7 @@ def backend(session: SparkSession) -> Backend:
         rows_of_files=partial(_rows_of_files, session),
         write=_write,
         map=partial(_map_items, session),
-        timezone=None if zone is None else zone.key,
+        timezone=lambda: Semantics.of(session).require_zone(),
     )
 
 

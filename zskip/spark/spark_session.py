@@ -49,6 +49,13 @@ class Semantics:
         except (KeyError, ValueError, OSError):
             return None
 
+    def require_zone(self) -> str:
+        """The IANA name of the time zone. Raises `InvalidOption` if Python does not know it."""
+        zone = self.zone
+        if zone is None:
+            raise InvalidOption(f'The session\'s time zone "{self.timezone}" has no IANA name. Set another to delete.')
+        return zone.key
+
     @property
     def dialect(self) -> Dialect:
         """The dialect of predicates; in UTC if Python does not know the time zone: ask `zone` before."""

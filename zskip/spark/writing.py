@@ -75,8 +75,7 @@ def delete(
     table = _opened(spark, path, storage_options)
     require_proved_meaning(spark, where)
     semantics = Semantics.of(spark)
-    if semantics.zone is None:
-        raise InvalidOption(f'The session\'s time zone "{semantics.timezone}" has no IANA name. Set another to delete.')
+    semantics.require_zone()
     return table.delete(semantics.bind(where, table._index.snapshot.schema), session=spark)
 
 

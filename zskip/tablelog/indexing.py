@@ -30,7 +30,8 @@ from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_folder
 
 # File system clocks tick every few milliseconds: within a tick, a file can be replaced without a new time.
 _TICK_NS = 20_000_000
-_ATTEMPTS = 10
+ATTEMPTS = 10
+"""How often a folder is read that other programs change meanwhile."""
 
 
 def index_files(
@@ -83,7 +84,7 @@ def index_files(
 
 def _listed_and_read(storage: Storage, read: Callable[[Listing], tuple[Schema, DataFiles]]) -> tuple[Schema, DataFiles]:
     """What ``read`` gives of a folder's files, which are listed again where other programs replace them meanwhile."""
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         listing = data_files(storage)
         if not len(listing):
             missing = storage.local is not None and not storage.local.exists()
@@ -92,11 +93,12 @@ def _listed_and_read(storage: Storage, read: Callable[[Listing], tuple[Schema, D
         _wait_for_next_mtime(storage, listing)
         with suppress(CommitConflict), naming_replaced(storage, listing):
             return read(listing)
-    raise _changing(storage)
+    raise still_changing(storage)
 
 
-def _changing(storage: Storage) -> CommitConflict:
-    return CommitConflict(f"{storage.uri} changed {_ATTEMPTS} times while it was being indexed. Try again.")
+def still_changing(storage: Storage) -> CommitConflict:
+    """The error of a folder that was changed each time that it was read."""
+    return CommitConflict(f"{storage.uri} changed {ATTEMPTS} times while it was being indexed. Try again.")
 
 
 def refresh(
@@ -109,7 +111,7 @@ def refresh(
 
     Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             return _refreshed(index, found, threads, progress)
         except CommitConflict:
@@ -119,7 +121,7 @@ def refresh(
             if newest.managed:
                 return newest  # the folder was laid out meanwhile
             index, found = Index(index.storage, newest), None
-    raise _changing(index.storage)
+    raise still_changing(index.storage)
 
 
 def _refreshed(index: Index, found: Changes | None, threads: int | None, progress: Progress) -> Snapshot:

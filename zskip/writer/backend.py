@@ -43,8 +43,8 @@ class Backend:
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
     ``write(rows, storage, schema, options, look_ups, staged)``: write data files as `write_files` does ·
     ``map(storage, function, items, options)``: the result of a function for each item, in their order; the function can
-    be pickled and reads files of the storage · ``timezone``: of predicates in the engine's own SQL; None if Python does
-    not know the session's.
+    be pickled and reads files of the storage · ``timezone()``: of predicates in the engine's own SQL; raises
+    `InvalidOption` if Python does not know the session's.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
@@ -54,7 +54,7 @@ class Backend:
     rows_of_files: Callable[[Index, np.ndarray], Rows]
     write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
-    timezone: str | None = "UTC"
+    timezone: Callable[[], str]
 
 
 def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:
@@ -83,7 +83,7 @@ def _map(
             raise
 
 
-LOCAL = Backend(open_storage, open_source, _rows_of_scan, count, _rows_of_files, write_files, _map)
+LOCAL = Backend(open_storage, open_source, _rows_of_scan, count, _rows_of_files, write_files, _map, lambda: "UTC")
 
 
 def backend_of(session: Any, source: Any = None) -> Backend:

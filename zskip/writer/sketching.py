@@ -20,7 +20,7 @@ from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
-from zskip.tablelog.indexing import refresh
+from zskip.tablelog.indexing import ATTEMPTS, refresh, still_changing
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.segments import new_ids, published, require_selective
@@ -35,7 +35,6 @@ from zskip.writer.scatter import SpillFolders, free_memory
 from zskip.writer.write import available_cores
 
 _MEMORY_SHARE = 0.5
-_ATTEMPTS = 10
 
 
 @may_meet_vacuums
@@ -56,14 +55,16 @@ def complete_sketches(
     `InvalidOption` for an added sketch that would skip almost nothing, `CorruptFile` and `CommitConflict`. Where other
     programs replace files of an indexed folder while they are read, they are indexed and read again.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             return _completed(storage, base, options, added, repair, storage if parts is None else parts, backend)
         except (CorruptFile, FileNotFoundError, TableNotFound):
-            if not listed(Index(storage, base, parts=parts)):
+            index = Index(storage, base)
+            found = listed(index)
+            if not found:
                 raise
-            base = refresh(Index(storage, base))
-    raise CommitConflict(f"{storage.uri} changed {_ATTEMPTS} times while its files were read. Try again.")
+            base = refresh(index, found=found)
+    raise still_changing(storage)
 
 
 def _completed(

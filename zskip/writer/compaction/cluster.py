@@ -38,7 +38,7 @@ from zskip.storage.local import LocalStorage
 from zskip.table_formats.followed_layout import followed
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import Replacement, Source
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
@@ -253,17 +253,13 @@ def _record(source: Source, base: Snapshot, record: LayoutRecord, runs: Sequence
                 layout=layout,
                 managed=False,
                 details=index.snapshot.details,
-                still=_refuse,
+                # The details hold a position in the table's log: from an older one, commits would be read twice.
+                still=refuse_newer,
             )
         except CommitConflict:
             continue
         return
     _LOG.warning("The layout of %s was not recorded: other processes update its index.", source.home.uri)
-
-
-def _refuse(newest: Snapshot) -> None:
-    # The details contain a position in the table's log: an older position would make the index read commits twice.
-    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")
 
 
 # `cluster_folder`: lay out a folder of plain Parquet in place, and make it a zskip table.
