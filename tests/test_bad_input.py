@@ -81,6 +81,10 @@ def columns(*names: str) -> pa.Table:
     return pa.table([[1]] * len(names), names=list(names))
 
 
+def with_nulls(type: pa.DataType) -> pa.Table:
+    return pa.table({"n": [1], "c": pa.nulls(1, type)})
+
+
 def iceberg(folder: Path, metadata: bytes) -> Path:
     placed(folder / "raw" / "x.parquet")
     return placed(folder / "raw" / "metadata" / "v1.metadata.json", metadata).parent
@@ -105,6 +109,7 @@ INFINITE, YEAR_40000 = (pa.table({"p": pa.array([day], pa.date32()), "a": [1]}) 
 LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
+HUNDREDS = pa.decimal128(10, -2)
 AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
 Errors = type[Exception] | tuple[type[Exception], ...]
 
@@ -117,6 +122,10 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: laid_out(f, "a", columns("a", "A")), SchemaError, '"a" and "A"'),
     (lambda f: laid_out(f, "a", columns("a", "a")), SchemaError, '"a" and "a"'),
     (lambda f: laid_out(f, "a", columns("a", "")), SchemaError, "has no name"),
+    *(
+        (lambda f, type=type: laid_out(f, rows=with_nulls(type)), SchemaError, r'"c" of type .*decimal128\(10, -2\)')
+        for type in (HUNDREDS, pa.list_(HUNDREDS), pa.struct({"x": HUNDREDS}))
+    ),
     (lambda f: zskip.index(placed(f / "raw" / "a.parquet", columns("", "x"))), SchemaError, "no name"),
     (lambda f: zskip.index(placed(f / "day=1" / "a.parquet", columns("day")).parent), SchemaError, "hold no column"),
     # sources and folders

@@ -10,6 +10,7 @@
 | date64                                       | date32                                            |
 | times with a zone, of DuckDB or in Parquet   | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
+| decimals of a negative scale                 | refused: Parquet has none                         |
 | VARIANT                                      | refused: Arrow would write the struct in it       |
 | texts, in a column of UUIDs or JSON          | UUIDs, JSON                                       |
 
@@ -54,7 +55,7 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
     for field in kept:
         try:
             pq.write_metadata(pa.schema([field]), io.BytesIO())
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        except (pa.ArrowException, OSError) as error:  # OSError for a decimal of a negative scale
             raise SchemaError(
                 f'The column "{field.name}" of type {field.type} cannot be written to Parquet: cast it or leave it out.'
             ) from error
