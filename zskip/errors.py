@@ -34,6 +34,10 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "CommitConflict",
@@ -88,6 +92,23 @@ def shown(value: object) -> str:
         # Python does not write integers of more than 4,300 digits.
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+def row_shown(row: pa.Table) -> str:
+    """The one row of a table as messages show it. Dates and times that Python lacks are in Arrow's form.
+
+    >>> import pyarrow as pa
+    >>> row_shown(pa.table({"a": [1], "day": pa.array([-800_000], pa.int32()).cast(pa.date32())}))
+    'a = 1, day = -0221-09-04'
+    """
+    return ", ".join(f"{name} = {_cell_shown(row.column(name)[0])}" for name in row.column_names)
+
+
+def _cell_shown(value: pa.Scalar) -> str:
+    try:
+        return shown(value.as_py())
+    except OverflowError:
+        return str(value.cast("string"))
 
 
 def first_line(error: BaseException) -> str:

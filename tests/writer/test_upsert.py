@@ -196,6 +196,18 @@ def test_what_is_refused_leaves_the_table_as_it_is(tmp_path: Path) -> None:
     assert table.upsert(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}), on="id").version == 1
 
 
+@pytest.mark.parametrize("type", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.date32()])
+def test_a_key_beyond_the_years_of_python_is_named(type: pa.DataType, tmp_path: Path) -> None:
+    day = pa.array([-720_000], pa.int32()).cast(pa.date32())
+    days = pa.table({"id": pa.concat_arrays([day, day]).cast(pa.timestamp("us")).cast(type), "v": [1, 2]})
+    table = zskip.write(days.slice(1), tmp_path / "t", by="v")
+    with pytest.raises(InvalidOption, match=r"id = -0002-09-16.* occurs twice"):
+        table.upsert(days, on="id")
+    dimension = pa.table({"k": days["id"], "zone": ["A", "B"]})
+    with pytest.raises(InvalidOption, match="more than one row with the key k = -0002-09-16"):
+        zskip.write(days, tmp_path / "star", by=["d.zone"], joins={"d": (dimension, {"id": "k"})})
+
+
 @pytest.mark.parametrize(("key", "named"), [("S", '"s" of type struct'), ("l", '"l" of type list'), ("s.x", '"s.x"')])
 def test_a_key_within_a_column_is_refused_at_once(key: str, named: str, tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "s": [{"x": 1}, {"x": 2}], "l": [[1], [2]]})

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.engines.arrow import output_schema, to_batches
-from zskip.errors import InvalidOption, shown
+from zskip.errors import InvalidOption, row_shown
 from zskip.plan import find_survivors
 from zskip.tablelog.index import Index
 from zskip.tablelog.sketches.hashing import can_hash, hashes
@@ -55,9 +55,10 @@ class Keys:
         order = np.argsort(code, kind="stable")
         twice = np.flatnonzero(np.diff(code[order]) == 0)
         if len(twice):
-            row = rows.select(list(columns)).slice(int(order[twice[0] + 1]), 1).to_pylist()[0]
-            key = ", ".join(f"{name} = {shown(value)}" for name, value in row.items())
-            raise InvalidOption(f"The key {key} occurs twice in the batch. A batch has one row for each key.")
+            row = rows.select(list(columns)).slice(int(order[twice[0] + 1]), 1)
+            raise InvalidOption(
+                f"The key {row_shown(row)} occurs twice in the batch. A batch has one row for each key."
+            )
         return Keys(tuple(columns), distinct, tuple(codes), order)
 
     def __len__(self) -> int:

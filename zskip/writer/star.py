@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.schema import Schema, split_path
 from zskip.engines.arrow import to_arrow
-from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest
+from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest, row_shown
 from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, options_for
@@ -403,7 +403,7 @@ def _require_unique(join: Join, keys: pa.Table) -> None:
     twice = counted.filter(pc.greater(counted.column("count_all"), 1)).slice(0, 1).drop_columns(["count_all"])
     if twice.num_rows:
         raise InvalidOption(
-            f"The dimension {in_quotes(join.name)} has more than one row with the key {twice.to_pylist()[0]}: "
+            f"The dimension {in_quotes(join.name)} has more than one row with the key {row_shown(twice)}: "
             "a row of facts would have several attributes. Give keys that are unique."
         )
 
