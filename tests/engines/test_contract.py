@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests import one_in
 from tests.table_formats.test_iceberg import DataFileContent, FileFormat, commit_deletes, delete_parquet
 from tests.tables import sorted_rows
 from zskip.statements.duckdb import pruning_rule
@@ -186,11 +187,7 @@ def scans(table: zskip.Table, name: str) -> Iterator[tuple[str, Callable[[], pa.
 
 @pytest.mark.parametrize(
     ("table", "name"),
-    [
-        pytest.param(table, name, marks=[pytest.mark.slow] if (row + column) % 3 else [])
-        for row, table in enumerate(TABLES)
-        for column, name in enumerate(PREDICATES)
-    ],
+    one_in(3, TABLES, PREDICATES),
     indirect=["table"],
 )
 def test_every_engine_gives_the_rows_of_a_full_scan(table: zskip.Table, name: str) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 import duckdb
 import pytest
 
+from tests import one_in
 from tests.pruning.cases import Case, load
 from tests.pruning.oracles import DuckDBOracle, observed
 from zskip import pruning
@@ -36,9 +37,7 @@ def test_the_planner_gives_every_answer(file: str) -> None:
 ASKED = [file for file in BY_FILE if "spark" not in file]
 
 
-@pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=pytest.mark.slow) if at % 3 else file for at, file in enumerate(ASKED)]
-)
+@pytest.mark.parametrize("file", one_in(3, ASKED))
 def test_duckdb_confirms_every_answer(file: str) -> None:
     """Rows that fill the box have exactly the outcomes of the answer; fewer only where it says that it is loose."""
     oracle, wrong = DuckDBOracle(), []

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests import one_in
 from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle, asked, breaches, masks
 from tests.tables import ranges_of, statistics_of
 from zskip import pruning
@@ -142,7 +143,7 @@ def pairs_of(random: Random, units: int = 30) -> Statistics:
     return statistics_of(**columns)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     sql, units = condition(random, 3), pairs_of(random)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests import one_in
 from tests.pruning.oracles import NULL, TRUE, DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
@@ -252,7 +253,7 @@ FLOORS: dict[str, float] = {
 
 @pytest.mark.parametrize(
     "operator",
-    [pytest.param(each, marks=[pytest.mark.slow] if at % 6 else []) for at, each in enumerate(OPERATORS)],
+    one_in(6, OPERATORS),
     ids=": ".join,
 )
 def test_every_provable_unit_is_skipped_and_no_other(operator: tuple[str, str]) -> None:

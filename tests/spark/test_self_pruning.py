@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import zskip
 import zskip.spark
+from tests import one_in
 from tests.spark.files import files_read
 from tests.spark.hostile import hostile
 from tests.tables import build_table, sorted_rows
@@ -63,7 +64,7 @@ PRUNED = {
 }
 
 
-@pytest.mark.parametrize("name", PRUNED)
+@pytest.mark.parametrize("name", one_in(2, PRUNED))
 def test_rows_are_those_of_a_full_scan_and_files_those_of_the_plan(
     table: DataFrame, plain: DataFrame, index: Index, name: str
 ) -> None:

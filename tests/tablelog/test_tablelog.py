@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests import FIXTURES
+from tests import FIXTURES, one_in
 from zskip.core.schema import Schema
 from zskip.core.types import decode_values, encode_values
 from zskip.errors import (
@@ -93,8 +93,8 @@ def test_files_written_beside_a_wider_type_have_their_bounds_in_it(tmp_path: Pat
 
 
 HOURS = "{:02}:00:00"
-WIDENED = [
-    pytest.param(old, new, form, id=f"{old} then {new}")
+WIDENED = {
+    f"{old} then {new}": (old, new, form)
     for form, types in (
         (f"TIME '{HOURS}'", [pa.time32("ms"), pa.time64("us")]),
         (f"TIMESTAMP '2024-01-01 {HOURS}'", [pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")]),
@@ -104,14 +104,13 @@ WIDENED = [
         ("{}", [pa.decimal128(12, 1), pa.decimal128(20, 3)]),
     )
     for old, new in itertools.permutations(types, 2)
-]
+}
 
 
-@pytest.mark.parametrize(("old", "new", "form"), WIDENED)
-def test_bounds_stay_true_where_a_refresh_widens_a_type(
-    old: pa.DataType, new: pa.DataType, form: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("types", one_in(3, WIDENED))
+def test_bounds_stay_true_where_a_refresh_widens_a_type(types: str, tmp_path: Path) -> None:
     """The entry has bounds as integers in the unit of the column, and kept those in the older unit."""
+    old, new, form = WIDENED[types]
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'")
         for number, type in enumerate([old, old, old, new]):

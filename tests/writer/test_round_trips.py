@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests import one_in
 
 UTC = dt.UTC
 NAN, INF = float("nan"), float("inf")
@@ -64,11 +65,7 @@ def shown(rows: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    [
-        pytest.param(name, layout, marks=[pytest.mark.slow] if (at + second) % 3 else [])
-        for at, name in enumerate(CASES)
-        for second, layout in enumerate(("auto", "zorder", "linear"))
-    ],
+    one_in(3, CASES, ("auto", "zorder", "linear")),
 )
 def test_every_type_comes_back(name: str, layout: str, tmp_path: Path) -> None:
     kind, values = CASES[name]

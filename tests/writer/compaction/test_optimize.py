@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zskip
+from tests import one_in
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.stats import Ranges, Statistics
 from zskip.writer.compaction import compact
@@ -60,9 +61,7 @@ APPENDS: dict[str, tuple[dict[str, Any], Append]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if at % 4 else []) for at, name in enumerate(APPENDS)]
-)
+@pytest.mark.parametrize("name", one_in(4, APPENDS))
 def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_rewrite(
     name: str, tmp_path: Path
 ) -> None:
