@@ -119,6 +119,10 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: laid_out(f, "src_pi"), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
+    *(
+        (lambda f, name=name: laid_out(f, name), UnknownColumn, re.escape(f'no column "{name}"'))  # type: ignore[misc]
+        for name in ('"n', 'n."', '"n"n', '"')
+    ),
     (lambda f: laid_out(f, "a", columns("a", "A")), SchemaError, '"a" and "A"'),
     (lambda f: laid_out(f, "a", columns("a", "a")), SchemaError, '"a" and "a"'),
     (lambda f: laid_out(f, "a", columns("a", "")), SchemaError, "has no name"),

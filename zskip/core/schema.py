@@ -64,6 +64,9 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
 
 
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+
+
 def split_path(path: str) -> tuple[str, ...]:
     """The parts of a path: the inverse of `join_path`.
 
@@ -73,13 +76,10 @@ def split_path(path: str) -> tuple[str, ...]:
     parts: list[str] = []
     position = 0
     while True:
-        if path[position : position + 1] == '"':
-            end = position + 1
-            while (end := path.index('"', end)) + 1 < len(path) and path[end + 1] == '"':
-                end += 2
-            parts.append(path[position + 1 : end].replace('""', '"'))
-            position = end + 1
-        else:
+        if found := _QUOTED.match(path, position):
+            parts.append(found[1].replace('""', '"'))
+            position = found.end()
+        else:  # also for a quote that is not closed: such a name is not found, or is a column's
             end = path.find(".", position)
             end = len(path) if end < 0 else end
             parts.append(path[position:end])
