@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta, timezone
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +121,14 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
     *(
-        (lambda f, name=name: laid_out(f, name), UnknownColumn, re.escape(f'no column "{name}"'))  # type: ignore[misc]
+        (partial(laid_out, by=name), UnknownColumn, re.escape(f'no column "{name}"'))
         for name in ('"n', 'n."', '"n"n', '"')
     ),
     (lambda f: laid_out(f, "a", columns("a", "A")), SchemaError, '"a" and "A"'),
     (lambda f: laid_out(f, "a", columns("a", "a")), SchemaError, '"a" and "a"'),
     (lambda f: laid_out(f, "a", columns("a", "")), SchemaError, "has no name"),
     *(
-        (lambda f, type=type: laid_out(f, rows=with_nulls(type)), SchemaError, r'"c" of type .*decimal128\(10, -2\)')
+        (partial(laid_out, rows=with_nulls(type)), SchemaError, r'"c" of type .*decimal128\(10, -2\)')
         for type in (HUNDREDS, pa.list_(HUNDREDS), pa.struct({"x": HUNDREDS}))
     ),
     (lambda f: zskip.index(placed(f / "raw" / "a.parquet", columns("", "x"))), SchemaError, "no name"),
