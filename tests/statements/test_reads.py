@@ -126,3 +126,39 @@ def test_the_row_groups_of_few_files_are_left_to_duckdb(folder: Path) -> None:
     text = f"SELECT key FROM '{folder}' WHERE day = 1 AND key = 3"
     assert "row groups 20 of 20" in zskip.explain(text)
     assert zskip.sql(text).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT x.id, y.id FROM 'a' x POSITIONAL JOIN 'b' y",
+        "FROM 'a' x positional join 'b' y SELECT x.*, y.id WHERE x.n = 1 AND y.id > 5",
+        "SELECT x.s.v, y.id FROM 'a' x POSITIONAL JOIN 'b' y WHERE x.id > 100",
+        "SELECT * FROM (FROM 'b' WHERE id >= 100) POSITIONAL JOIN (FROM 'a' OFFSET 2)",
+        "SELECT x.id, x.file_index, y.id FROM 'a' x JOIN 'b' y USING (id)",
+    ],
+)
+def test_rows_keep_their_places_where_a_statement_asks_for_them(statement: str, tmp_path: Path) -> None:
+    """Files hold other columns, and the first one far fewer rows than the others: elsewhere they are read apart."""
+    one, two = pa.struct({"u": pa.int64()}), pa.struct({"u": pa.int64(), "v": pa.int64()})
+    parts = {
+        "a": [
+            {"id": [0], "n": [1], "s": pa.array([{"u": 1}], one)},
+            {"id": [100, 101, 102], "s": pa.array([{"u": 2, "v": 3}] * 3, two)},
+            {"id": [200, 201, 202], "n": [1, 2, 3]},
+        ],
+        "b": [{"id": [first, first + 1, first + 2]} for first in (0, 100, 200)],
+    }
+    for name, files in parts.items():
+        (tmp_path / name).mkdir()
+        for number, columns in enumerate(files):
+            pq.write_table(pa.table(columns), tmp_path / name / f"{number}.parquet")
+        zskip.index(tmp_path / name)
+        statement = statement.replace(f"'{name}'", f"{{{name}}}")
+    found = zskip.sql(statement.format(**{name: f"'{tmp_path / name}'" for name in parts}))
+    plain = {name: f"read_parquet('{tmp_path / name}/*.parquet', union_by_name = true)" for name in parts}
+    wanted = duckdb.sql(statement.format(**plain))
+    if "file_index" in statement:
+        assert sorted(found.fetchall()) == sorted(wanted.fetchall())
+    else:
+        assert found.fetchall() == wanted.fetchall()

@@ -35,7 +35,7 @@ from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.stubs import named_columns
-from zskip.statements.duckdb.table_places import has_pivot
+from zskip.statements.duckdb.table_places import Word, has_pivot
 from zskip.tablelog.freshness import listed
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from zskip.tablelog.freshness import Changes
     from zskip.tablelog.index import Index
 
-# A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
-FILE_POSITION = "file_index"
+# The words by which a statement asks for the places of files and rows, which change when files are skipped.
+_WORDS_OF_PLACES = frozenset({"file_index", "positional"})
 # Functions that the index may answer.
 _ANSWERED = frozenset({"count", "count_star", "min", "max"})
 # The least time that pruning must save to be done again: that of a few small files.
@@ -103,6 +103,11 @@ _GAINLESS: set[int] = set()
 _MOST_GAINLESS = 4096
 
 
+def asks_for_places(words: Sequence[Word]) -> bool:
+    """Whether the order of files matters: to a POSITIONAL JOIN, and to the column that numbers them."""
+    return any(word.text.lower() in _WORDS_OF_PLACES for word in words)
+
+
 def is_explained(
     parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
@@ -113,7 +118,7 @@ def is_explained(
     """The rule. ``for_user``: a user wants to know what is skipped. A query log has all plans of its table."""
     if parsed.statement.kind != "SELECT" and has_pivot(parsed.words):
         return False
-    if any(word.text.lower() == FILE_POSITION for word in parsed.words):
+    if asks_for_places(parsed.words):
         return False
     if for_user or any(index.query_log.is_on for _, index in parsed.found):
         return True

@@ -31,7 +31,7 @@ from zskip.engines.missing_files import naming_bad_files, pointing_at
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
-from zskip.statements.duckdb.pruning_rule import FILE_POSITION, PrunedTable, forget_gain, is_explained, whole_tables
+from zskip.statements.duckdb.pruning_rule import PrunedTable, asks_for_places, forget_gain, is_explained, whole_tables
 from zskip.statements.duckdb.session import (
     OutdatedGuard,
     detecting_outdated_guard,
@@ -352,7 +352,7 @@ def _rewritten(
         edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += _numbered_marks(words)
     plans, reasons, of_files = [], [], names_file_columns(words)
-    joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)
+    joined, in_order = len(found) > 1 or not parsed.settled, of_files or asks_for_places(words)
     guards = _guards(parsed, con, params, tables)
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
@@ -363,7 +363,7 @@ def _rewritten(
             # A read of no file would lack the columns that DuckDB adds.
             survivors = Survivors.of_all(index).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            by = ReadBy(tuple(schema.names), joined, of_files)
+            by = ReadBy(tuple(schema.names), joined, in_order, of_files)
             read = read_survivors(survivors, con, values, by, guarding)
         if table.index_rows is not None:
             read = with_index_rows(read, table.index_rows, schema, values)

@@ -94,12 +94,13 @@ class Values:
 class ReadBy:
     """How a statement reads a table.
 
-    ``columns``: those that it may read · ``joined``: it joins the table, so that DuckDB's estimates matter, and the
-    order of rows does not · ``of_files``: it reads DuckDB's own columns about files.
+    ``columns``: those that it may read · ``joined``: it joins the table, so that DuckDB's estimates matter ·
+    ``in_order``: the order of rows matters · ``of_files``: it reads DuckDB's own columns about files.
     """
 
     columns: tuple[str, ...]
     joined: bool = False
+    in_order: bool = False
     of_files: bool = False
 
 
@@ -131,9 +132,9 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     classes = everything = [_FileClass(np.ones(len(survivors), bool), None)]
     if len(survivors) and not uniform and binds_schemas():
         classes = survivors.once(("classes", by.columns), lambda: _file_classes(survivors, by.columns))
-        if len(classes) > 1 and by.of_files:
+        if len(classes) > 1 and by.in_order:
             classes = everything
-    if index.source is not None and not by.of_files:
+    if index.source is not None and not by.in_order:
         classes = _deletes_apart(classes, survivors.scan)
     # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
     # It pushes nothing down to fields of structs that are read completely.
@@ -141,7 +142,7 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     reads = []
     for each in classes:
         files, form = _stored_files(survivors, each, con)
-        if by.joined and not by.of_files:
+        if by.joined and not by.in_order:
             order = _typical_first(survivors.rows.to_numpy(zero_copy_only=False)[each.files]).tolist()
             files, form = [files[number] for number in order], None if form is None else form.take(order)
         read = read_of_files(
