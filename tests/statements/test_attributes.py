@@ -686,3 +686,14 @@ def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:
         f"SELECT count(*) FROM '{tmp_path}/facts' f JOIN '{tmp_path}/c' c ON f.ck = c.k WHERE c.region = '{region}'"
     )
     assert zskip.sql(joined).fetchall() == [(CUSTOMERS["region"].to_pylist().count(region),)]
+
+
+def test_appended_keys_may_be_null_of_no_type(tmp_path: Path) -> None:
+    zskip.write(pa.table({"key": ["a", "b"], "name": ["x", "y"]}), tmp_path / "d", by="key")
+    rows = pa.table({"of": ["a", "b", "a"], "n": [1, 2, 3]})
+    joins = {"d": (tmp_path / "d", {"of": "key"})}
+    table = zskip.write(rows, tmp_path / "facts", by=["d.name"], joins=joins, files=2)
+    table.append([{"of": None, "n": 4}])
+    assert table.verify().clean
+    statement = f"SELECT n FROM '{tmp_path}/facts' f LEFT JOIN '{tmp_path}/d' d ON f.of = d.key WHERE d.name IS NULL"
+    assert zskip.sql(statement).fetchall() == [(4,)]

@@ -151,7 +151,9 @@ def _looked_up(numbers: NDArray[np.int64], least: int, most: int, values: pa.Chu
 
 def _searched(keys: pa.Array, values: pa.ChunkedArray) -> NDArray[np.int64]:
     values = _plain(values)
-    if values.type != keys.type:
+    if t.is_null(values.type):
+        values = values.cast(keys.type)
+    elif values.type != keys.type:
         # Integers of different widths; a value that the key's type cannot hold has no row.
         values, keys = values.cast(pa.int64()), keys.cast(pa.int64())
     found = pc.index_in(values, value_set=keys, skip_nulls=True)
