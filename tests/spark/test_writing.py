@@ -22,6 +22,7 @@ from zskip import spark as zs
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import layout_expressions, spark_backend
+from zskip.spark.spark_session import setting
 from zskip.stats import collect
 from zskip.storage import Staged, open_storage
 from zskip.table import Table
@@ -73,10 +74,7 @@ def points() -> pa.Table:
 
 @pytest.mark.parametrize(
     "layout",
-    [
-        pytest.param(name, marks=[] if name in ("auto", "tree") else [pytest.mark.slow])
-        for name in sorted(layouts.LAYOUTS)
-    ],
+    [pytest.param(name, marks=[] if name == "auto" else [pytest.mark.slow]) for name in sorted(layouts.LAYOUTS)],
 )
 def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, layout: str) -> None:
     rows = hostile().select(["i", "d", "f", "m", "s", "code", "bin", "day", "ts", "local", "yes", "st", "big"])
@@ -136,7 +134,7 @@ def connections() -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    "layout", ["auto", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hilbert", "linear"))]
+    "layout", ["hilbert", *(pytest.param(one, marks=pytest.mark.slow) for one in ("auto", "linear"))]
 )
 def test_row_groups_skip_as_much_as_those_of_the_local_writer(
     spark: SparkSession, tmp_path: Path, connections: pa.Table, layout: str
@@ -209,6 +207,19 @@ def test_partitions_are_hive_folders(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted_rows(found.where("p IS NULL").toArrow()) == sorted_rows(rows.filter(pa.compute.is_null(rows["p"])))
 
 
+def test_times_without_a_zone_are_no_instants_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    """One that the session's clocks skip, and one that they show twice."""
+    times = [dt.datetime(2024, 3, 31, 2, 30), dt.datetime(2024, 10, 27, 2, 30)]
+    rows = pa.table({"id": [1, 2], "at": pa.array(times, pa.timestamp("us"))})
+    with setting(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        table = zskip.write(rows, tmp_path / "arrow", by="id", session=spark)
+        frame = spark.createDataFrame([(1, times[0]), (2, times[1])], "id BIGINT, at TIMESTAMP_NTZ")
+        parted = zs.write(frame, tmp_path / "parted", by="id", partition_by="at")
+    for made in (table, parted):
+        assert made.to_arrow().sort_by("id").select(["id", "at"]).equals(rows)
+
+
+@pytest.mark.slow
 def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A column that only the workload names is left out of a partition's layout where it cuts nothing."""
     number = np.arange(40_000)
@@ -392,6 +403,7 @@ def test_an_append_may_lack_the_columns_of_the_layout(spark: SparkSession, tmp_p
     assert found.count() == 4
 
 
+@pytest.mark.slow
 def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     user = np.where(random.random(50_000) < 0.6, 7, random.integers(0, 10_000, 50_000))

@@ -98,7 +98,8 @@ def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str,
 
     df = source
     if isinstance(source, pa.Table):
-        df = session.createDataFrame(source)
+        with setting(session, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}):  # that of a timestamp without a zone
+            df = session.createDataFrame(source)
     if not isinstance(df, DataFrame):
         raise InvalidOption(
             f"Spark writes DataFrames and Arrow tables, not {type(source).__name__}. Read it with Spark."

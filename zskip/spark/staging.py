@@ -23,6 +23,7 @@ from zskip.spark.executor_footers import read_footers
 from zskip.spark.handoff import column, spark_uri
 from zskip.spark.layout_expressions import leaf_column, lookup, union_of_columns
 from zskip.spark.spark_session import setting
+from zskip.spark.spark_types import spark_schema
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Staged, Storage
 from zskip.writer.encode import fitted_encoding, stored_bytes
@@ -119,7 +120,7 @@ def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> Data
     numbers = pa.array([known[key] for key in sampled.keys], pa.int32())
     names = [f"__zskip_key_{number}" for number in range(len(routing.partition_by))]
     keys = pa.Table.from_arrays([*sampled.values.columns, numbers], [*names, _PARTITION])
-    small = f.broadcast(rows.sparkSession.createDataFrame(keys))
+    small = f.broadcast(rows.sparkSession.createDataFrame(keys, spark_schema(keys.schema)))
     same = [column(name).eqNullSafe(f.col(key)) for name, key in zip(routing.partition_by, names, strict=True)]
     condition = same[0]
     for other in same[1:]:
