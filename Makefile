@@ -25,7 +25,7 @@ $(READY): pyproject.toml
 	if [ -z "$$python" ]; then echo "zskip needs Python 3.11 to 3.13; name one with PYTHON=…" >&2; exit 1; fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version), once"; \
 	"$$python" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $@
 
 # The tests of az:// ask a server of Azure's protocol, which comes from npm. Without it they are skipped, and say so.
@@ -63,7 +63,7 @@ torture: $(READY) $(AZURITE)  ## writers killed and starved at every call that t
 	$(BIN)/python -m tests.torture
 
 bench: $(READY)  ## the figures of docs/performance.md, against peers
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[bench]'
 	$(BIN)/python benchmarks/layouts.py $(BENCH)/layouts --peers
 	$(BIN)/python benchmarks/layout_speed.py $(BENCH)/layouts
 	$(BIN)/python benchmarks/planning.py $(BENCH)/planning --peers
@@ -79,7 +79,7 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/conditions.py
 
 docs: $(READY)  ## the site, in build/site
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:  ## remove what make made

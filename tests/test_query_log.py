@@ -120,6 +120,7 @@ def test_a_log_that_cannot_be_written_fails_no_query(table: zskip.Table, monkeyp
     assert table.plan("user = 1").count() == len(table.to_arrow().filter(pc.field("user") == 1))
 
 
+@pytest.mark.slow
 def test_tend_says_by_how_much_the_layout_no_longer_serves(table: zskip.Table) -> None:
     table.query_log.start()
     assert table.tend().steps[0].done == "too few plans were logged to judge it: 0 of 20"

@@ -166,6 +166,7 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.slow
 def test_of_many_queries_no_kind_is_missed():
     """2,400 queries in turn: every second or third one would all be of one kind."""
     queries = [f"{column} = {number}" for number in range(400) for column in "abcabc"]

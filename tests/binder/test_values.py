@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests import one_in
 from zskip import pruning
 from zskip.binder import Parameters, bind
 from zskip.core.schema import Schema
@@ -318,9 +319,10 @@ def rows(count: int = 300) -> pa.Table:
     return pa.table({name: pa.array(values[name], type) for name, type in TYPES.items()})
 
 
-@pytest.mark.parametrize("sql", [pytest.param(sql, id=str(at)) for at, sql in enumerate(TAKEN + NO_CHAINS)])
-def test_a_chain_means_what_its_terms_mean(sql: str) -> None:
+@pytest.mark.parametrize("number", one_in(3, range(len(TAKEN + NO_CHAINS))))
+def test_a_chain_means_what_its_terms_mean(number: int) -> None:
     """Of units of one row each, the outcomes are DuckDB's answers."""
+    sql = (TAKEN + NO_CHAINS)[number]
     with duckdb.connect() as con:
         con.register("rows", rows())
         try:

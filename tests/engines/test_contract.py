@@ -187,7 +187,7 @@ def scans(table: zskip.Table, name: str) -> Iterator[tuple[str, Callable[[], pa.
 
 @pytest.mark.parametrize(
     ("table", "name"),
-    one_in(3, TABLES, PREDICATES),
+    one_in(5, TABLES, PREDICATES),
     indirect=["table"],
 )
 def test_every_engine_gives_the_rows_of_a_full_scan(table: zskip.Table, name: str) -> None:

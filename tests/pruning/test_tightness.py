@@ -253,7 +253,7 @@ FLOORS: dict[str, float] = {
 
 @pytest.mark.parametrize(
     "operator",
-    one_in(6, OPERATORS),
+    one_in(8, OPERATORS),
     ids=": ".join,
 )
 def test_every_provable_unit_is_skipped_and_no_other(operator: tuple[str, str]) -> None:

@@ -42,6 +42,7 @@ def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
     assert str(report).count("Spark") == len(queries)
 
 
+@pytest.mark.slow
 def test_ways_that_disagree_are_an_error(table: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benching, "bind", lambda text, *given, **options: bind(f"{text} AND b < 0", *given, **options))
     with pytest.raises(ZskipError, match="gives 0 rows through zskip on Spark, but 4 over all files"):

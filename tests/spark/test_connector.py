@@ -171,7 +171,7 @@ def test_all_kinds_of_joins(spark: SparkSession, fact: DataFrame, name: str) -> 
         for query, most in _JOINS.items():
             files = same(spark, query)
             assert name != "adaptive" or files <= most, (query, files)
-        for query in _OTHER_JOINS:
+        for query in _OTHER_JOINS[:: 3 if name == "adaptive" else 1]:
             same(spark, query)
 
 

@@ -148,6 +148,7 @@ def columns_of(files: DataFiles) -> list[dict[str, ColumnStatistics]]:
     return [dict(files.files.columns), dict(files.row_groups.columns)]
 
 
+@pytest.mark.slow
 def test_columns_of_floats_are_known_as_if_their_rows_were_read_here(
     spark: SparkSession, server: WebHdfs, store: HadoopStorage, points: DataFrame
 ) -> None:
@@ -234,7 +235,7 @@ def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStora
     assert not [path for path in store.list("").path.to_pylist() if path.endswith(".tmp")]
 
 
-@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("done", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_commit_without_an_answer_is_made_once(server: WebHdfs, store: HadoopStorage, done: bool) -> None:
     """Whether the rename was made before the connection failed or was not: the writer looks, and asks again."""
     append.create(store, None, LOCAL.open_rows(pa.table({"x": [1]}), None), WriteOptions(by="x", files=1), LOCAL)

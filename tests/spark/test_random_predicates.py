@@ -111,7 +111,7 @@ def predicate(dice: random.Random, depth: int = 0) -> str:
     return f"({predicate(dice, depth + 1)}) {operator} ({predicate(dice, depth + 1)})"
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("zone", "count"),
     [

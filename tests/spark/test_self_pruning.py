@@ -291,8 +291,10 @@ def test_read_and_sql(spark: SparkSession, plain: DataFrame, index: Index) -> No
 _FLOATS = {"zero": [-0.0] * 20 + [5.0], "minus": [0.0] * 20 + [-5.0], "nan": [1.0] * 20 + [float("nan")]}
 
 
-@pytest.mark.parametrize("where", ["d = 0.0D", "d <= -0.0D", "d IN (0.0D, 7.0D)", "d > 2", "d = double('NaN')"])
-@pytest.mark.parametrize("by", ["zskip", "pyarrow"])
+@pytest.mark.parametrize(
+    ("where", "by"),
+    one_in(3, ["d = 0.0D", "d <= -0.0D", "d IN (0.0D, 7.0D)", "d > 2", "d = double('NaN')"], ["zskip", "pyarrow"]),
+)
 def test_rows_of_floats_that_plain_parquet_loses(spark: SparkSession, tmp_path: Path, where: str, by: str) -> None:
     """Spark's reader looks for -0.0 by its bits, and trusts a maximum that leaves NaN out."""
     rows = pa.concat_tables(pa.table({"d": pa.array(values * 3)}) for values in _FLOATS.values())

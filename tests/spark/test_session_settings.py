@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import zskip
-from tests import ROOT
+from tests import ROOT, one_in
 from tests.spark.files import files_read
 from tests.tables import sorted_rows
 from zskip import spark as zs
@@ -106,7 +106,7 @@ OTHER_MEANINGS = {
 """By setting: a value with which Spark may read a condition otherwise, and such a condition."""
 
 
-@pytest.mark.parametrize("key", MEANING_SETTINGS)
+@pytest.mark.parametrize("key", one_in(3, MEANING_SETTINGS))
 def test_a_setting_that_changes_what_a_text_means(spark: SparkSession, tmp_path: Path, key: str) -> None:
     value, where = OTHER_MEANINGS[key]
     moments = [dt.datetime(2020, 1, 1, hour, tzinfo=dt.UTC) for hour in range(4)]

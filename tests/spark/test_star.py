@@ -87,7 +87,7 @@ def ranges(table: zskip.Table, path: str) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize(
     "partition_by",
-    [pytest.param([], marks=pytest.mark.slow), ["day"]],
+    [[], pytest.param(["day"], marks=pytest.mark.slow)],
     ids=["plain", "partitioned"],
 )
 def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(

@@ -52,6 +52,11 @@ def rows_of(start: int, count: int) -> pa.Table:
     return pa.table({"id": numbers, "a": (numbers * 7919) % 1000, "day": (numbers % 2).astype(str)})
 
 
+@pytest.mark.parametrize(
+    "store",
+    ["file", "memory", "s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gs", "az"))],
+    indirect=True,
+)
 def test_a_table_lives_its_whole_life(store: Store) -> None:
     place, options = store
     url = f"{place}/t"

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.types import StringType
 
 import zskip
-from tests import ROOT
+from tests import ROOT, one_in
 from tests.table_formats.asking import as_ours, require_same, rows
 from tests.table_formats.logs import changed_commit, delete_rows
 from tests.table_formats.test_delta_lives import made, predicates
@@ -110,7 +110,7 @@ PREDICATES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_tables_of_other_writers_are_read_alike(name: str) -> None:
     theirs = pa.table(DeltaTable(FOLDER / name).scan())
     opened = zskip.open(FOLDER / name, deep=True)
@@ -205,7 +205,7 @@ def test_a_life_of_files_with_the_same_names_and_other_ids_is_kept_apart(catalog
 # --- delta tables as other writers left them: their rows are those that deltalake reads ---
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(2, NAMES))
 def test_rows_are_those_that_deltalake_reads(name: str) -> None:
     theirs = pa.table(DeltaTable(FOLDER / name).scan())
     opened = zskip.open(FOLDER / name)

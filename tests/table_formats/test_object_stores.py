@@ -26,7 +26,7 @@ def numbered(first: int) -> pa.Table:
     return pa.table({"n": pa.array(range(first, first + 100)), "text": [f"{n}" for n in range(first, first + 100)]})
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_delta_table_is_followed(bucket: Place, deep: bool) -> None:
     root, options = bucket
     url = f"{root}/delta {deep}"

@@ -74,7 +74,7 @@ def cut_short(whole: bytes) -> Iterator[tuple[int, bytes]]:
 Harm = Callable[[bytes], Iterator[tuple[int, bytes]]]
 
 
-@pytest.mark.parametrize("harm", [flipped, cut_short])
+@pytest.mark.parametrize("harm", [flipped, pytest.param(cut_short, marks=pytest.mark.slow)])
 def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> None:
     storage = table._index.storage
     for part in parts(table):
@@ -95,7 +95,7 @@ def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> 
         assert read_part(storage, part) == whole
 
 
-@pytest.mark.parametrize("harm", [flipped, cut_short])
+@pytest.mark.parametrize("harm", [flipped, pytest.param(cut_short, marks=pytest.mark.slow)])
 def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> None:
     storage, right = table._index.storage, table._index.snapshot
     for path in (log.entry_path(right.version), log.HINT):

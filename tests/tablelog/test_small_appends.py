@@ -91,6 +91,7 @@ def test_a_schema_that_changes_later_reads_an_entry_as_a_file(
     assert statistics(inside, pa.schema({"a": new})) == statistics(beside, pa.schema({"a": new}))
 
 
+@pytest.mark.slow
 def test_many_small_appends_stay_small(tmp_path: Path) -> None:
     """At most 3 kB in at most two files an append, and the entries do not grow with the log."""
     rows = pa.table({"id": np.arange(100), "value": np.arange(100)})

@@ -167,6 +167,7 @@ def test_a_limit_takes_the_best_merges_and_leaves_the_rest_for_the_next_run(tmp_
         table.optimize(full=True, max_bytes=limit)
 
 
+@pytest.mark.slow
 def test_many_short_nights_reach_what_their_limit_allows(tmp_path: Path) -> None:
     """Forty appends in no order: one merge of nearly all is due, and each night may rewrite a quarter."""
     table = zskip.write(rows_of(500, 1), tmp_path / "t", by=["a", "b"], rows_per_file=500)
