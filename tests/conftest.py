@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A deadline would make a test of how busy the machine is.
-settings.register_profile("zskip", deadline=None)
-settings.load_profile("zskip")
+settings.register_profile("all", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=30)
 
 SPARK = ROOT / "tests" / "spark"
 
 # Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the slow tests, fewer examples of each property are tried as well."""
+    settings.load_profile("quick" if "not slow" in config.option.markexpr else "all")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -144,6 +144,7 @@ def test_tend_says_by_how_much_the_layout_no_longer_serves(table: zskip.Table) -
     assert [step.name for step in table.tend().steps] == ["sketches", "optimize", "vacuum"]
 
 
+@pytest.mark.slow
 def test_a_new_layout_is_written_by_the_session_and_within_the_time(
     table: zskip.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ def test_tend_does_its_work_beside_a_log_of_other_columns(table: zskip.Table) ->
     assert table.tend().steps[0].done == "the table has no rows"
 
 
+@pytest.mark.slow
 def test_the_command_line_logs_shows_and_advises(table: zskip.Table, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", table.uri]) == 0
     assert "The log is not on." in capsys.readouterr().out

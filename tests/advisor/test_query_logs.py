@@ -79,6 +79,7 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
         zskip.write(ROWS, tmp_path / "elsewhere", by="a").logged_queries(duckdb_log=log)
 
 
+@pytest.mark.slow
 def test_the_command_advises_by_a_log_and_saves_its_queries(
     table: zskip.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

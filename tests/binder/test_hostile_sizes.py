@@ -86,7 +86,7 @@ def test_a_condition_of_many_words_is_kept() -> None:
     assert not pruning.outcomes(bound, single(n=3)).may_match.any()
 
 
-@pytest.mark.parametrize("link", [" OR ", " AND "])
+@pytest.mark.parametrize("link", [" OR ", pytest.param(" AND ", marks=pytest.mark.slow)])
 def test_of_many_conditions_those_past_a_thousand_are_kept(link: str) -> None:
     sums = link.join(f"n + {i} <> {i - 3}" for i in range(1_500))
     bound = bind(f"w = 'a' AND ({sums}{link}f = 5{link}abs(n) > 2) AND w < 'b'", SCHEMA)

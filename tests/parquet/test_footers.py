@@ -179,6 +179,7 @@ def test_shapes_that_differ_are_told_apart(tmp_path: Path) -> None:
         assert together.take(np.array([number])).row_groups == alone.row_groups
 
 
+@pytest.mark.slow
 def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

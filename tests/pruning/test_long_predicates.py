@@ -155,6 +155,7 @@ def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch)
             assert not np.any(getattr(whole, name) & ~getattr(fewer, name)), (sql, most, name)
 
 
+@pytest.mark.slow
 def test_explain_says_that_there_are_too_many() -> None:
     units = pairs_of(Random(1))
     many = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(1_900)), TWO)

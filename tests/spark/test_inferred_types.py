@@ -278,18 +278,15 @@ KINDS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
+@slow
 @pytest.mark.parametrize(("zone", "ansi"), SESSIONS)
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=slow)])
-def test_hive_folders(spark: SparkSession, tmp_path: Path, zone: str, ansi: str, whole: bool) -> None:
+def test_hive_folders(spark: SparkSession, tmp_path: Path, zone: str, ansi: str) -> None:
     """One folder with all kinds of names, each for a column of its own."""
-    kinds = dict(list(KINDS.items())[:: 1 if whole else 3])
-    folder = partitioned(tmp_path / "t", {name: names for name, (names, _) in kinds.items()})
+    folder = partitioned(tmp_path / "t", {name: names for name, (names, _) in KINDS.items()})
     zskip.index(folder)
-    predicates = [each.format(name) for name, (_, over) in kinds.items() for each in over[: None if whole else 2]]
+    predicates = [each.format(name) for name, (_, over) in KINDS.items() for each in over]
     with session(spark, zone, ansi):
-        require_same(spark, folder, predicates, {name: READERS[name] for name in (READERS if whole else SHORT)})
-    if not whole:
-        return
+        require_same(spark, folder, predicates, READERS)
     with session(spark, zone, ansi, sources__partitionColumnTypeInference__enabled="false"):
         require_same(spark, folder, ["numbers = '7'", "days > '2024'", "nulls IS NULL"], READERS)
 

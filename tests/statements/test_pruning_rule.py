@@ -133,6 +133,7 @@ def test_a_statement_over_few_files_is_explained_where_that_may_gain(
     assert asked, "a user who asks gets the reasons"
 
 
+@pytest.mark.slow
 def test_long_footers_are_not_read_to_skip_files(tmp_path: Path) -> None:
     wide = _DATA
     for number in range(300):

@@ -321,7 +321,11 @@ def test_rows_deleted_by_position_stay_deleted(catalog: Catalog) -> None:
     require_same(zskip.open(table), table.scan().to_arrow(), ["id >= 100", "id = 500"])
 
 
-@pytest.mark.parametrize(("count", "length"), [(3, 10_000), (20, 1 << 20)], ids=["one small file a row", "long rows"])
+@pytest.mark.parametrize(
+    ("count", "length"),
+    [(3, 10_000), pytest.param(20, 1 << 20, marks=pytest.mark.slow)],
+    ids=["one small file a row", "long rows"],
+)
 def test_few_rows_of_many_bytes_are_read_under_their_new_name(catalog: Catalog, count: int, length: int) -> None:
     data = pa.table({"id": range(count), "text": [random.Random(row).randbytes(length) for row in range(count)]})
     table = catalog.create_table("n.t", schema=data.schema)

@@ -153,6 +153,7 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(browser: Any, hostile: zskip
     assert text_of(browser, "result").startswith(f"{sum(kept(browser))} of {len(hostile.plan())} file")
 
 
+@pytest.mark.slow
 def test_a_time_may_be_typed_with_its_zone(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:
     show(browser, hostile.explore(tmp_path / "page.html", where="t >= TIMESTAMPTZ '2024-03-01 00:00:00+00'"))
     for text in (
@@ -257,6 +258,7 @@ def test_strips_show_what_is_kept_after_a_change(browser: Any, hostile: zskip.Ta
     )
 
 
+@pytest.mark.slow
 def test_other_layouts_stand_beside_today(browser: Any, tmp_path: Path) -> None:
     """The rows are sorted by a alone, so a look-up on b reads all files, and a layout of both does not."""
     random = np.random.default_rng(1)
@@ -272,6 +274,7 @@ def test_other_layouts_stand_beside_today(browser: Any, tmp_path: Path) -> None:
     assert more < best < 45
 
 
+@pytest.mark.slow
 def test_attributes_of_dimensions_are_columns_of_the_page(browser: Any, tmp_path: Path) -> None:
     """They were left out, and other layouts failed for a column that the rows lack."""
     zskip.write(pa.table({"k": range(8), "region": ["AFRICA", "ASIA"] * 4}), tmp_path / "customer", by=["k"])
@@ -298,6 +301,7 @@ def test_a_notebook_shows_a_plan_as_its_picture(hostile: zskip.Table, monkeypatc
     assert plan._repr_html_().startswith("<pre>")
 
 
+@pytest.mark.slow
 def test_between_is_one_condition_beside_another(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:
     where = "i BETWEEN 100 AND 120 AND s >= 'b' AND (d IS NULL OR d < DATE '2024-02-01')"
     show(browser, hostile.explore(tmp_path / "page.html", where=where))
@@ -353,6 +357,7 @@ def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = Fa
 SOURCE = "Bokeh.documents[0].get_model_by_name(arguments[0]).data"
 
 
+@pytest.mark.slow
 def test_many_files_are_drawn_as_one_image_and_as_boxes_when_few_are_in_sight(browser: Any, tmp_path: Path) -> None:
     table = many_files(tmp_path / "many", 6_000)
     where = "a BETWEEN 500000 AND 560000 AND b < 400000"
@@ -412,6 +417,7 @@ def test_many_files_are_drawn_as_one_image_and_as_boxes_when_few_are_in_sight(br
     assert browser.execute_script(f"return {SOURCE}.image.length", "picture:image") == 0
 
 
+@pytest.mark.slow
 def test_a_click_chooses_the_smallest_box_there_or_one_nearby(browser: Any, tmp_path: Path) -> None:
     from selenium.webdriver import ActionChains
 
@@ -498,6 +504,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip
         hostile.explore(tmp_path, where="not even SQL (")
 
 
+@pytest.mark.slow
 def test_axes_by_rank_spread_values_that_lie_close_together(browser: Any, tmp_path: Path) -> None:
     ports = pa.table({"port": [20, 22, 25, 53, 80, 443, 8080, 65_000], "text": list("abcdefgh")})
     table = zskip.write(ports, tmp_path / "t", by="port", files=4)

@@ -151,6 +151,7 @@ def in_partitions(path: Path) -> zskip.Table:
     return table
 
 
+@pytest.mark.slow
 def test_a_limit_takes_the_best_merges_and_leaves_the_rest_for_the_next_run(tmp_path: Path) -> None:
     table = in_partitions(tmp_path / "t")
     before, wanted = ids(table), table.optimize(dry_run=True)

@@ -62,6 +62,7 @@ def test_what_is_due_is_done_once(tmp_path: Path) -> None:
     assert [step.done for step in table.tend(older_than="0 seconds").steps] == ["nothing was due"] * 3
 
 
+@pytest.mark.slow
 def test_what_no_budget_is_left_for_is_left_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = in_partitions(tmp_path / "t")
     before, due = ids(table), table.optimize(dry_run=True)
