@@ -42,7 +42,7 @@ from zskip.writer.options import WriteOptions
 from zskip.writer.refresh_joins import attributes_of_file, paths_and_row_counts, with_attributes
 from zskip.writer.sketching import keys_of_file, segments_of
 from zskip.writer.star import Star
-from zskip.writer.storable import storable_schema
+from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written
 
 if TYPE_CHECKING:
@@ -98,11 +98,13 @@ def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str,
 
     df = source
     if isinstance(source, pa.Table):
-        with setting(session, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}):  # that of a timestamp without a zone
-            df = session.createDataFrame(source)
+        schema = storable_schema(source.schema)
+        _require_writable(schema)
+        df = session.createDataFrame(storable_rows(source, schema), spark_schema(schema))
     if not isinstance(df, DataFrame):
         raise InvalidOption(
-            f"Spark writes DataFrames and Arrow tables, not {type(source).__name__}. Read it with Spark."
+            f"Spark writes DataFrames of its own and Arrow tables, not {type(source).__module__}.{type(source).__name__}. "
+            "Read it with Spark."
         )
     return _Rows(df, storable_schema(arrow_schema(df.schema)))
 
@@ -136,7 +138,7 @@ def _require_writable(schema: pa.Schema) -> None:
         if _stored_type(field.type) != _stored_type(back):
             raise SchemaError(
                 f'Spark would write the column "{field.name}" of type {field.type} back as {back}. '
-                "Change this table without a session."
+                "Cast it, or leave the session out."
             )
 
 
