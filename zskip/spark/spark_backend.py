@@ -103,8 +103,8 @@ def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str,
         df = session.createDataFrame(storable_rows(source, schema), spark_schema(schema))
     if not isinstance(df, DataFrame):
         raise InvalidOption(
-            f"Spark writes DataFrames of its own and Arrow tables, not {type(source).__module__}.{type(source).__name__}. "
-            "Read it with Spark."
+            "Spark writes DataFrames of its own and Arrow tables, not "
+            f"{type(source).__module__}.{type(source).__name__}. Read it with Spark."
         )
     return _Rows(df, storable_schema(arrow_schema(df.schema)))
 
