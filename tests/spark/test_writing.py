@@ -238,6 +238,21 @@ def test_rows_that_spark_would_store_as_others_are_refused(
     assert zskip.open(tmp_path / "t").version == 1
 
 
+def test_rows_of_arrow_keep_the_types_that_only_an_index_knows(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark knows neither dictionaries nor the time zone of a column."""
+    at = pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us", "UTC"))
+    rows = pa.table(
+        {"id": [1], "s": pa.array(["a"]).dictionary_encode(), "at": at.cast(pa.timestamp("us", "Europe/Berlin"))}
+    )
+    zskip.write(rows, tmp_path / "new", by="id", session=spark)
+    zskip.write(pa.table({"id": [0]}), tmp_path / "old", by="id").append(rows, session=spark)
+    for name in ("new", "old"):
+        assert zskip.open(tmp_path / name).plan("id = 1").to_arrow().cast(rows.schema).equals(rows)
+        assert zskip.open(tmp_path / name).schema.types == rows.schema.types
+    zskip.open(tmp_path / "new").append(rows, session=spark)
+    assert zskip.open(tmp_path / "new").schema.types == rows.schema.types
+
+
 @pytest.mark.slow
 def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A column that only the workload names is left out of a partition's layout where it cuts nothing."""

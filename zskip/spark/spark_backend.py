@@ -96,17 +96,16 @@ class _Rows:
 def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str, Any] | None) -> _Rows:
     from pyspark.sql import DataFrame
 
-    df = source
     if isinstance(source, pa.Table):
         schema = storable_schema(source.schema)
         _require_writable(schema)
-        df = session.createDataFrame(storable_rows(source, schema), spark_schema(schema))
-    if not isinstance(df, DataFrame):
+        return _Rows(session.createDataFrame(storable_rows(source, schema), spark_schema(schema)), schema)
+    if not isinstance(source, DataFrame):
         raise InvalidOption(
             "Spark writes DataFrames of its own and Arrow tables, not "
             f"{type(source).__module__}.{type(source).__name__}. Read it with Spark."
         )
-    return _Rows(df, storable_schema(arrow_schema(df.schema)))
+    return _Rows(source, storable_schema(arrow_schema(source.schema)))
 
 
 def _rows_of_scan(session: SparkSession, scan: Scan, schema: pa.Schema) -> _Rows:

@@ -34,8 +34,8 @@ from zskip.core.types import is_floating
 from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
-from zskip.statements.duckdb.stubs import named_columns
-from zskip.statements.duckdb.table_places import Word, has_pivot
+from zskip.statements.duckdb.stubs import asks_for_places, named_columns
+from zskip.statements.duckdb.table_places import has_pivot
 from zskip.tablelog.freshness import listed
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from zskip.tablelog.freshness import Changes
     from zskip.tablelog.index import Index
 
-# The words by which a statement asks for the places of files and rows, which change when files are skipped.
-_WORDS_OF_PLACES = frozenset({"file_index", "positional"})
 # Functions that the index may answer.
 _ANSWERED = frozenset({"count", "count_star", "min", "max"})
 # The least time that pruning must save to be done again: that of a few small files.
@@ -101,11 +99,6 @@ def whole_tables(parsed: Parsed, freshness: str) -> list[PrunedTable]:
 
 _GAINLESS: set[int] = set()
 _MOST_GAINLESS = 4096
-
-
-def asks_for_places(words: Sequence[Word]) -> bool:
-    """Whether the order of files matters: to a POSITIONAL JOIN, and to the column that numbers them."""
-    return any(word.text.lower() in _WORDS_OF_PLACES for word in words)
 
 
 def is_explained(

@@ -31,7 +31,7 @@ from zskip.engines.missing_files import naming_bad_files, pointing_at
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
-from zskip.statements.duckdb.pruning_rule import PrunedTable, asks_for_places, forget_gain, is_explained, whole_tables
+from zskip.statements.duckdb.pruning_rule import PrunedTable, forget_gain, is_explained, whole_tables
 from zskip.statements.duckdb.session import (
     OutdatedGuard,
     detecting_outdated_guard,
@@ -40,7 +40,7 @@ from zskip.statements.duckdb.session import (
     schema_of,
     settings_read,
 )
-from zskip.statements.duckdb.stubs import empty_rows, named_columns, names_file_columns
+from zskip.statements.duckdb.stubs import asks_for_places, empty_rows, named_columns, names_file_columns
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
 from zskip.storage import open_storage

@@ -42,6 +42,8 @@ _FILE_COLUMNS = {
     "filename": "nullif(CAST(uuid() AS VARCHAR), '')",
     "file_row_number": "nullif(CAST(hash(uuid()) // 2 AS BIGINT), 0)",
 }
+# The words by which a statement asks for the places of files and rows, which change when files are skipped.
+_WORDS_OF_PLACES = frozenset({"file_index", "positional"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,11 @@ def stub_sql(place: Place, stub: Stub) -> str:
 def names_file_columns(words: Sequence[Word]) -> bool:
     """Whether a statement may read a column that DuckDB adds to those of the files."""
     return any(word.text.lower() in _FILE_COLUMNS for word in words)
+
+
+def asks_for_places(words: Sequence[Word]) -> bool:
+    """Whether the order of files matters: to a POSITIONAL JOIN, and to the column that numbers them."""
+    return any(word.text.lower() in _WORDS_OF_PLACES for word in words)
 
 
 def file_columns(words: Sequence[Word], schemas: Sequence[pa.Schema]) -> list[tuple[int, int, str]]:

@@ -129,11 +129,9 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     index, snapshot = survivors.index, survivors.index.snapshot
     schema = schema_of(index, con).arrow
     uniform = snapshot.uniform and (index.source is None or survivors.scan.plain)
-    classes = everything = [_FileClass(np.ones(len(survivors), bool), None)]
-    if len(survivors) and not uniform and binds_schemas():
+    classes = [_FileClass(np.ones(len(survivors), bool), None)]
+    if len(survivors) and not uniform and not by.in_order and binds_schemas():
         classes = survivors.once(("classes", by.columns), lambda: _file_classes(survivors, by.columns))
-        if len(classes) > 1 and by.in_order:
-            classes = everything
     if index.source is not None and not by.in_order:
         classes = _deletes_apart(classes, survivors.scan)
     # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
