@@ -484,7 +484,7 @@ class _Grammar:
             # Of two columns of one name DuckDB renames one where a query gives them, and raises where a file does.
             fresh = self._names(len(columns))[: self._random.randrange(1, len(columns) + 1)]
             rest = columns[len(fresh) :]
-            if not {*fresh} & {known for known, _ in rest}:
+            if len({*fresh, *(known for known, _ in rest)}) == len(fresh) + len({known for known, _ in rest}):
                 columns = [*zip(fresh, [kind for _, kind in columns], strict=False), *rest]
                 visible = [Column(alias, *pair) for pair in dict(columns).items()]
                 return f"{name} AS {alias}({', '.join(fresh)})", visible

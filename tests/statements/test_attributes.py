@@ -673,6 +673,30 @@ def test_a_field_of_a_struct_is_no_attribute(tmp_path: Path) -> None:
         zskip.write(facts, tmp_path / "facts", by=["c.region"], joins={"c": (CUSTOMERS, {"ck": "k"})})
 
 
+@pytest.mark.parametrize("name", ["customer.region", "Customer.Region", "customer.#version"])
+def test_names_that_the_index_has_for_a_dimension_are_refused(tmp_path: Path, name: str) -> None:
+    """An append raised a KeyError, or its rows had the statistics of the dimension's version."""
+    rows = pa.table({"ck": [1], "v": [1], name: ["x"]})
+    table = _facts(tmp_path)
+    for change in (
+        lambda: table.append(rows),
+        lambda: table.overwrite(rows),
+        lambda: table.upsert(rows, on="v"),
+    ):
+        with pytest.raises(zskip.InvalidOption, match="Rename that column"):
+            change()
+    assert zskip.open(tmp_path / "facts").version == 1
+
+
+def test_the_name_of_a_version_is_taken(tmp_path: Path) -> None:
+    dimension = CUSTOMERS.append_column("#version", CUSTOMERS["k"])
+    facts = pa.table({"ck": [1, 2], "c.#version": ["x", "y"]})
+    for rows, by in ((facts, "c.region"), (facts.select(["ck"]), "c.#version")):
+        with pytest.raises(zskip.InvalidOption, match="Rename that column"):
+            zskip.write(rows, tmp_path / "new", by=[by], joins={"c": (dimension, {"ck": "k"})})
+    assert not (tmp_path / "new").exists()
+
+
 def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:
     """A column that is missing is NULL; it was a KeyError."""
     zskip.write(CUSTOMERS, tmp_path / "c", by="k")

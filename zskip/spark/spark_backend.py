@@ -174,6 +174,8 @@ def _write(
         storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema, options)
     star = None if options.star is None else options.star(storage)
+    if star is not None:
+        star.require_distinct_names(schema)
     joined, wide = (df, schema) if star is None else _joined(df, schema, star)
     sampled = staging.count_and_sample(joined, wide, options)
     routing = staging.fit(df, sampled, wide, options, look_ups)

@@ -188,6 +188,17 @@ class Star:
     def attributes(self) -> list[pa.Field]:
         return [field for each in self.dimensions for field in each.fields[:-1]]
 
+    def require_distinct_names(self, schema: Schema) -> None:
+        """Raise `InvalidOption` if a column of the rows has the name of a column that the index has for a dimension."""
+        for dimension in self.dimensions:
+            names = [field.name for field in dimension.fields]
+            twice = [name for name in names if schema.find([name]) is not None or names.count(name) > 1]
+            if twice:
+                raise InvalidOption(
+                    f"The index keeps {in_quotes(twice[0])} for the dimension {in_quotes(dimension.name)}, and a "
+                    "column of the rows or of the dimension has the same name. Rename that column."
+                )
+
     @property
     def keys(self) -> list[str]:
         """The columns of the rows that are keys of dimensions."""
@@ -276,9 +287,7 @@ def joined_with(
         further = _keys_of(join.name, joins)
         loaded.append(_load(join, wanted[join.name], further, schema, loaded, storage_options))
     star = Star(tuple(loaded))
-    for field in star.attributes:
-        if schema.find([field.name]) is not None:
-            raise InvalidOption(f'The rows have a column "{field.name}" already: give the dimension another name.')
+    star.require_distinct_names(schema)
     return star
 
 

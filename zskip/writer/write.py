@@ -156,6 +156,7 @@ def _begun(
         names = named_sketches(options.sketches, schema)
         star = None if options.star is None else options.star(storage)
         if star is not None:
+            star.require_distinct_names(schema)
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
         yield _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star, staged)
