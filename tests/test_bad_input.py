@@ -386,6 +386,8 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.sql(None),  # type: ignore[arg-type]
+        lambda: zskip.explain([]),  # type: ignore[arg-type]
+        lambda: zskip.read(tmp_path / "t", into=None),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT ?", params=5),  # type: ignore[arg-type]
         lambda: zskip.index(tmp_path / "i", statistics=5, schema=ROWS.schema),  # type: ignore[arg-type]

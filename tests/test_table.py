@@ -547,6 +547,15 @@ NUMBERS = {
 }
 
 
+@pytest.mark.parametrize(("values", "found"), [([], 0), ((), 0), ([None], 1), ([None, None], 1)])
+def test_filters_by_lists_without_a_value(values: list[None], found: int, tmp_path: Path) -> None:
+    """Arrow raised ArrowTypeError for a column of strings."""
+    zskip.write(pa.table({"s": ["a", None, "b"], "d": pa.array([None, 1, 2], pa.date32())}), tmp_path / "t", by="d")
+    for name in ("s", "d"):
+        assert len(zskip.read(tmp_path / "t", filters=[(name, "in", values)])) == found
+        assert len(zskip.read(tmp_path / "t", filters=[(name, "not in", values)])) == 3 - found
+
+
 @pytest.mark.parametrize("name", one_in(2, NUMBERS))
 def test_filters_of_numbers_mean_what_they_mean_to_pyarrow(name: str, tmp_path: Path) -> None:
     """Those for which Arrow casts the column, too, as for 5.5 beside integers."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 import numpy as np
 import pyarrow as pa
 
-from zskip.core.option_checks import Progress, bytes_of, check_options, unreported
+from zskip.core.option_checks import Progress, bytes_of, check_options, require_choice, unreported
 from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
@@ -395,7 +395,8 @@ def read(
     if where is not None and filters is not None:
         raise InvalidOption("where= and filters= both choose rows; give one of them.")
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
-    check_options(into=into, columns=columns, filters=filters)
+    require_choice("into", into, ways)
+    check_options(columns=columns, filters=filters)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
     return ways[into](table.plan(where if filters is None else filters), columns)
 

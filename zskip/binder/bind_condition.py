@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
@@ -156,8 +157,8 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "in": lambda column, values: column.isin(list(values)),
-    "not in": lambda column, values: ~column.isin(list(values)),
+    "in": lambda column, values: column.isin(values if isinstance(values, pa.Array) else list(values)),
+    "not in": lambda column, values: ~_COMPARISONS["in"](column, values),
 }
 
 
@@ -179,6 +180,10 @@ def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
     from zskip.binder.from_arrow import number_filter
 
     def condition(name: str, expression: pc.Expression, op: str, value: Any) -> Node:
+        column = schema.find([name], case_sensitive=True)
+        if column is not None and op in ("in", "not in") and all(one is None for one in value):
+            # For strings, Arrow takes values of type null for others.
+            expression = _COMPARISONS[op](pc.field(name), pa.nulls(len(value), column.type))
         found = number_filter(schema, name, _AS_IN_SQL.get(op, op), value)
         return bind_expression(expression, schema).tree if found is None else found
 

@@ -125,7 +125,6 @@ _RULES: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("columns", "engines"), _names),
     **dict.fromkeys(("storage_options", "target_options"), _store_options),
     "filters": _kind(list, 'a list of filters such as [("a", "=", 1)]'),
-    "into": partial(require_choice, choices=("arrow", "pandas", "polars")),
     "progress": require_callback,
     "schema": _kind(pa.Schema, "a schema of pyarrow"),
     "sketches": _kind(Mapping, 'a mapping of columns to kinds of sketches, as {"uid": "values"}'),

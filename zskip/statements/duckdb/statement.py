@@ -90,8 +90,7 @@ def sql(
     Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
     `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
     """
-    if not isinstance(statement, str):
-        raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
+    _require_text(statement)
     require_parameters(params)
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
@@ -162,6 +161,7 @@ def rewrite(
 
     Makes remote tables readable on ``con``.
     """
+    _require_text(statement)
     catalog = _catalog(con, tables, storage_options, freshness)
     found = statements(con, statement)
     if len(found) != 1:
@@ -169,6 +169,11 @@ def rewrite(
     parsed = parse_tables(found[0], catalog, params)
     forget_gain(parsed)
     return _rewritten(parsed, con, params, freshness, begun=False, prune=prune, explained=True)
+
+
+def _require_text(statement: object) -> None:
+    if not isinstance(statement, str):
+        raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
 
 
 def _catalog(
