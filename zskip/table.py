@@ -618,7 +618,7 @@ class Table:
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Tended:
-        """Do the maintenance that is due: refresh, complete sketches, optimize, vacuum. Meant to run regularly.
+        """Do the maintenance that is due: refresh, sketches, optimize, joins, vacuum. Meant to run regularly.
 
         ``max_seconds``: no step begins later, but a step that has begun is finished · ``max_bytes``: the most bytes to
         rewrite · ``older_than``: as for `vacuum` · ``dry_run``: only report what would be done · ``session``: as for

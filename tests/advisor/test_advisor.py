@@ -260,6 +260,7 @@ JOINS = {"customer": ("lake/customer", {"o_key": "c_key"})}
 
 def test_advice_proposes_the_attributes_of_dimensions(star: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     advice = zskip.advise("lake/orders", star, joins=JOINS)
+    assert "zskip bench" not in str(advice)  # it knows no dimensions
     best = advice.candidates[0]
     assert '"customer.c_region"' in best.by
     assert advice.today is not None

@@ -49,6 +49,7 @@ CASES = [
     (2, "write flights.parquet new --by date --file-size 1XB", "--file-size is a size above zero"),
     (2, "write flights.parquet new --by date --weights 1,2", "of --by, none below 0"),
     (2, "write flights.parquet new --by date --sketch date", "columns and kinds of sketches are needed, as uid=values"),
+    (2, "query x --param d=1 --param d=2", "--param gives d twice"),
     (2, "write flights.parquet new --by date --join date", "a dimension and its keys are needed, as customer="),
     (2, "append flights.parquet t --batch 7", 'a name and a number are needed, as in "loader:7"'),
     (2, "info t --storage-option region", "NAME=VALUE is needed"),

@@ -118,11 +118,11 @@ class Advice:
     each query · ``least``: the share that the queries return, a lower bound for every layout; ``least_queries``: that
     of each query · ``groups``: the queries by kind, and how the best candidate changes each group ·
     ``rewrite_seconds``: an estimate for writing the best candidate on this machine, by writing samples · ``command``:
-    the command line that writes it; ``bench_command``: the command line that measures the gain afterwards ·
-    ``sketches``: sketches that would serve look-ups better than the layout, and their cost · ``sketched``: the
-    candidate that reads the least if sketches serve the look-ups, if that is much less; ``sketched_command``: the
-    command line that writes both · ``selected_from``: the number of queries in the workload, if ``queries`` is a random
-    selection of them.
+    the command line that writes it; ``bench_command``: the command line that measures the gain afterwards; "" with
+    ``joins=`` · ``sketches``: sketches that would serve look-ups better than the layout, and their cost · ``sketched``:
+    the candidate that reads the least if sketches serve the look-ups, if that is much less; ``sketched_command``:
+    the command line that writes both · ``selected_from``: the number of queries in the workload, if ``queries`` is
+    a random selection of them.
     """
 
     queries: tuple[str, ...]
@@ -178,7 +178,8 @@ class Advice:
             lines.append("Keep the layout of today: no candidate reads noticeably less.")
         else:
             lines += [f"writing the best takes about {_duration(self.rewrite_seconds)}:", self.command]
-            lines += ["to measure the gain in time and bytes afterwards:", self.bench_command]
+            if self.bench_command:
+                lines += ["to measure the gain in time and bytes afterwards:", self.bench_command]
         if self.sketched is not None and self.sketched_command is not None:
             worse = f"{self.sketched.worse} of {len(self.groups)} groups worse"
             lines += ["", f"{self.sketched.read:.2%} with another layout, and sketches for look-ups ({worse}):"]

@@ -148,7 +148,7 @@ def _commands(
     version: int | None,
     is_table: bool,
 ) -> tuple[str, str]:
-    """The command line that writes the best candidate, and the command line that measures the gain afterwards.
+    """The command line that writes the best candidate, and the command line that measures the gain afterwards, if any.
 
     ``joins``: the options for the dimensions · ``is_table``: the source is a zskip table, to which the measurement
     compares the new one.
@@ -164,7 +164,10 @@ def _commands(
         named = ",".join(f"{join_names([each.name.column])}={each.name.kind}" for each in sketches)
         layout += f" --sketch {shlex.quote(named)}"
     before = f" --before {source}" if is_table else ""
-    return f"zskip write {source} {target} {layout}{joins}", f"zskip bench {target} --queries {workload}{before}"
+    # `bench` reads tables by their paths, and a workload names its dimensions as the joins do.
+    return f"zskip write {source} {target} {layout}{joins}", (
+        "" if joins else f"zskip bench {target} --queries {workload}{before}"
+    )
 
 
 def _as_option(join: Join) -> str:

@@ -106,7 +106,11 @@ class Gather(argparse.Action):
     """Collects the pairs of an option that may be repeated in a dictionary."""
 
     def __call__(self, parser: Any, given: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        setattr(given, self.dest, {**(getattr(given, self.dest) or {}), values[0]: values[1]})
+        name, value = values
+        found = getattr(given, self.dest) or {}
+        if name in found:
+            parser.error(f"{option} gives {name} twice")
+        setattr(given, self.dest, {**found, name: value})
 
 
 def _flag(help: str, **more: Any) -> dict[str, Any]:
