@@ -175,7 +175,7 @@ def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
         ]
         if not all(filters):
             raise ValueError("a list without a filter")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidOption(f'{shown(given)} is no list of filters such as [("a", "=", 1)].') from error
     from zskip.binder.from_arrow import number_filter
 

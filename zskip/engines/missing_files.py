@@ -101,7 +101,7 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
         if isinstance(error, _of_files()) or type(error) is duckdb.Error:
             paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
             for path in paths:
-                if message := _damage(path):
+                if message := _damage(path, by_arrow=not isinstance(error, duckdb.Error)):
                     raise CorruptFile(message) from error
             from zskip.parquet import footers
 
@@ -131,9 +131,10 @@ def _of_files() -> tuple[type[Exception], ...]:
     return *engines, duckdb.InternalException, OSError, pa.ArrowInvalid
 
 
-def _damage(path: str) -> str | None:
-    """The message of an error if DuckDB cannot read a Parquet file, else None. Raises `PermissionError`."""
+def _damage(path: str, *, by_arrow: bool) -> str | None:
+    """The message of an error if DuckDB, or Arrow, cannot read a Parquet file, else None. Raises `PermissionError`."""
     import duckdb
+    import pyarrow.parquet as pq
 
     with open(path, "rb"):  # a file that may not be read is not damaged
         pass
@@ -141,6 +142,8 @@ def _damage(path: str) -> str | None:
         with duckdb.connect() as con:
             for _ in con.sql("SELECT * FROM read_parquet(?)", params=[path]).to_arrow_reader():
                 pass
+        for _ in pq.ParquetFile(path).iter_batches() if by_arrow else ():
+            pass
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
         return f"{path} cannot be read: {str(error).splitlines()[0]} Restore it, or write its rows anew."
     return None

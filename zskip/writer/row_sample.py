@@ -77,7 +77,7 @@ def _initial_limit(size: int, total: int) -> np.uint64:
 
 def _splitmix(numbers: np.ndarray, seed: int) -> np.ndarray:
     with np.errstate(over="ignore"):
-        mixed = numbers + np.uint64((seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        mixed = numbers + np.uint64((int(seed) * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(mixed ^ (mixed >> np.uint64(31)))
