@@ -712,6 +712,18 @@ def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:
     assert zskip.sql(joined).fetchall() == [(CUSTOMERS["region"].to_pylist().count(region),)]
 
 
+def test_keys_of_an_indexed_folder_may_be_large_strings(tmp_path: Path) -> None:
+    """As polars writes them."""
+    (tmp_path / "d").mkdir()
+    dimension = pa.table({"key": pa.array(["a", "b"], pa.large_string()), "name": ["x", "y"]})
+    pq.write_table(dimension, tmp_path / "d" / "0.parquet")
+    zskip.index(tmp_path / "d")
+    rows = pa.table({"of": ["a", "b", "c"], "n": [1, 2, 3]})
+    zskip.write(rows, tmp_path / "facts", by=["d.name"], joins={"d": (tmp_path / "d", {"of": "key"})}, files=3)
+    statement = f"SELECT n FROM '{tmp_path}/facts' f JOIN '{tmp_path}/d' d ON f.of = d.key WHERE d.name = 'y'"
+    assert zskip.sql(statement).fetchall() == [(2,)]
+
+
 def test_appended_keys_may_be_null_of_no_type(tmp_path: Path) -> None:
     zskip.write(pa.table({"key": ["a", "b"], "name": ["x", "y"]}), tmp_path / "d", by="key")
     rows = pa.table({"of": ["a", "b", "a"], "n": [1, 2, 3]})

@@ -33,6 +33,7 @@ from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import format_of_object, own_snapshot
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
+from zskip.writer.storable import storable_type
 
 _LOG = logging.getLogger("zskip")
 # A table of all integers from the least key to the greatest is used if it has at most so many entries for each key.
@@ -161,7 +162,9 @@ def _searched(keys: pa.Array, values: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return values.cast(values.type.value_type) if t.is_dictionary(values.type) else values
+    """The values in the type that a table would store, without a dictionary: an indexed folder has other forms."""
+    type = values.type.value_type if t.is_dictionary(values.type) else values.type
+    return values.cast(storable_type(type))
 
 
 @dataclass(frozen=True, slots=True)
