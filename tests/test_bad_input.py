@@ -397,7 +397,6 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.sql(None),  # type: ignore[arg-type]
-        lambda: zskip.read(tmp_path / "t", filters=[("n", "=", 10**30)]),
         lambda: zskip.explain([]),  # type: ignore[arg-type]
         lambda: zskip.read(tmp_path / "t", into=None),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
@@ -408,8 +407,10 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights={"n": "a"}),  # type: ignore[dict-item]
         lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], seed="x"),  # type: ignore[arg-type]
     ):
-        with pytest.raises(InvalidOption, match=r"not |is no "):
+        with pytest.raises(InvalidOption, match="not "):
             wrong()
+    with pytest.raises(InvalidOption, match="is no list of filters"):
+        zskip.read(tmp_path / "t", filters=[("n", "=", 10**30)])
     for by in (5, ["n", 5]):
         with pytest.raises(InvalidOption, match="by= is a column's name"):
             zskip.write(ROWS, tmp_path / "other", by=by)  # type: ignore[arg-type]
