@@ -92,6 +92,10 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", False),
         ("SELECT count(*), sum(same) FROM {} WHERE day >= 1 + 1 AND day < -(-3)", False),
         ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1", True),
+        # A condition on "same" matches no file wholly, so the index counts none.
+        ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1 AND same < 9", False),
+        # The table has the name of a column.
+        ("SELECT sum(same) FROM {} AS same WHERE day = 2", False),
         ("SELECT a.same FROM {} a JOIN {} b ON a.day = b.day + 1 WHERE a.day BETWEEN 1 AND 2", False),
         ("SELECT a.same FROM {} a, {} b WHERE a.day = b.day AND b.same = 3", False),
         ("SELECT label FROM {} t NATURAL JOIN mine WHERE label = 'm1'", False),

@@ -29,11 +29,14 @@ _DATA = pa.table(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Plain files that are only indexed, of which one stores a narrower type."""
-    path = tmp_path_factory.mktemp("lake") / "t"
+    return _indexed(tmp_path_factory.mktemp("lake") / "t", narrower=2)
+
+
+def _indexed(path: Path, narrower: int) -> Path:
     path.mkdir()
     for number in range(FILES):
         rows = _DATA.slice(number * ROWS, ROWS)
-        if number == 2:
+        if number == narrower:
             rows = rows.set_column(1, "same", rows.column("same").cast(pa.int16()))
         pq.write_table(rows, path / f"{number}.parquet", row_group_size=10)
     zskip.index(path)
@@ -50,13 +53,56 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SELECT * EXCLUDE (key) FROM 't'", {"day", "same", "key", "part"}),
     ],
 )
-def test_a_read_binds_the_columns_that_the_statement_names(folder: Path, statement: str, read: set[str]) -> None:
+def test_a_read_binds_the_columns_that_the_statement_names(tmp_path: Path, statement: str, read: set[str]) -> None:
+    folder = _indexed(tmp_path / "t", narrower=0)  # DuckDB would take its types for those of all files
     text = statement.replace("'t'", f"'{folder}'")
     made = rewrite(text, duckdb.connect(), prune=False)
     bound = made.sql.partition("bound_schema = {")[2].partition("}")[0]
     assert {pair.partition("'")[2].partition("'")[0] for pair in bound.split(", ")} == read
     plain = duckdb.execute(statement.replace("'t'", f"'{folder}/*.parquet'")).fetchall()
     assert sorted(zskip.sql(text).fetchall()) == sorted(plain)
+
+
+_FIRST = pa.table({"a": [1, 2], "b": ["x", "y"]})
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "statement", "bound"),
+    [
+        (_FIRST, _FIRST, "SELECT * FROM {} WHERE a > 1", False),
+        (_FIRST, _FIRST.set_column(0, "a", pa.array([1, 2], pa.int8())), "SELECT * FROM {} WHERE a > 1", False),
+        (_FIRST, _FIRST.select(["b", "a"]), "SELECT * FROM {} WHERE a > 1", False),
+        (_FIRST.select(["a"]), _FIRST, "SELECT a FROM {} WHERE a > 1", False),
+        (_FIRST.set_column(0, "a", pa.array([1, 2], pa.int8())), _FIRST, "SELECT a + 2**40 FROM {}", True),
+        (_FIRST.select(["b", "a"]), _FIRST, "SELECT a FROM {}", False),
+        (_FIRST.append_column("s", pa.array([{"f": 1}] * 2)), _FIRST, "SELECT a FROM {}", True),
+        (_FIRST.append_column("c", pa.array([b"1"] * 2)), _FIRST, "SELECT a FROM {}", True),
+    ],
+)
+def test_a_read_binds_no_columns_that_the_first_file_has(
+    first: pa.Table, then: pa.Table, statement: str, bound: bool, tmp_path: Path
+) -> None:
+    for number, rows in enumerate((first, then)):
+        pq.write_table(rows, tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    text = statement.format(f"'{tmp_path}'")
+    assert ("bound_schema" in rewrite(text, duckdb.connect(), prune=False).sql) is bound
+    glob = f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
+    rows = zskip.sql(text)
+    whole = duckdb.sql(statement.format(glob))
+    assert (rows.columns, rows.types) == (whole.columns, whole.types)
+    assert sorted(map(repr, rows.fetchall())) == sorted(map(repr, whole.fetchall()))
+
+
+def test_a_column_that_the_table_lacks_is_none_of_the_first_files(tmp_path: Path) -> None:
+    """The table was written before the other program added a column to its first file."""
+    for number in range(3):
+        pq.write_table(_FIRST, tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    pq.write_table(_FIRST.append_column("late", pa.array([1, 2])), tmp_path / "0.parquet")
+    assert zskip.sql(f"SELECT a FROM '{tmp_path}' WHERE a = 2").fetchall() == [(2,)] * 3
+    with pytest.raises(duckdb.BinderException, match="late"):
+        zskip.sql(f"SELECT late FROM '{tmp_path}'").fetchall()
 
 
 def test_a_statement_that_names_only_partition_columns_reads_rows(tmp_path: Path) -> None:

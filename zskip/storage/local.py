@@ -103,11 +103,13 @@ class LocalStorage:
         modified: list[int] = []  # separate lists: a tuple per file would cost time in Python's garbage collector
         status_changed: list[int] = []
         self.require_folder()
-        pending = [prefix.rstrip("/")]
+        if prefix:
+            self._locate(prefix.rstrip("/"))
+        pending = [prefix.rstrip("/")]  # without links that lead out of the table
         while pending:
             folder = pending.pop()
             before = f"{folder}/" if folder else ""
-            with suppress(FileNotFoundError), _entries(self._locate(folder) if folder else self.uri) as entries:
+            with suppress(FileNotFoundError), _entries(f"{self.uri}/{folder}") as entries:
                 for entry in entries:
                     name = entry.name
                     if not hidden and name[0] in "._" and "=" not in name:

@@ -144,7 +144,7 @@ def newest(storage: Storage, since: int | None = None) -> Snapshot | None:
         found = read_entry(storage, version) if version else None
     else:
         version, found = _newest_remote(storage, since)
-    while found is None and version < (later := latest_version(storage)):
+    while found is None and version and version < (later := latest_version(storage)):
         # Others committed, and a vacuum has expired this version before it was read.
         version, found = later, read_entry(storage, later)
     return found

@@ -21,6 +21,7 @@ from zskip.statements.duckdb.table_places import (
     Places,
     Word,
     own_connection,
+    shape,
     table_places,
     tokens,
     unquoted,
@@ -68,7 +69,7 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One statement, its words, what it reads, and the zskip tables in it.
+    """One statement, the words of its shape, what it reads, and the zskip tables in it.
 
     ``settled``: it has the same meaning whenever it runs · ``foreign``: it has relations or functions of the connection
     · ``of_user``: some of these functions are the user's · ``hidden``: one of these may read a CTE by its name, and do
@@ -89,9 +90,18 @@ class Parsed:
         return {place.name: schema_of(index, con).arrow for place, index in self.found}
 
 
-@cached(LRUCache(64), key=lambda con, text: text, lock=Lock())
 def statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Statement, ...]:
     """The statements of a text. Raises `SqlSyntaxError`."""
+    like = shape(text)
+    try:
+        found = _statements(con, like)
+    except SqlSyntaxError:
+        return _statements(con, text)  # whose error shows it as it was written
+    return (found[0]._replace(query=text),) if len(found) == 1 and found[0].query == like else _statements(con, text)
+
+
+@cached(LRUCache(64), key=lambda con, text: text, lock=Lock())
+def _statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Statement, ...]:
     import duckdb
 
     try:
@@ -126,7 +136,7 @@ def parse_tables(
     statement: Statement, catalog: Catalog, params: Sequence[Any] | Mapping[str, Any] | None = None
 ) -> Parsed:
     """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
-    words = tokens(statement.query)
+    words = tokens(shape(statement.query))
     places = table_places(statement.query, catalog.con)
     catalog.refuse_named_files(
         statement.query, places, tuple(params.values() if isinstance(params, Mapping) else params or ())

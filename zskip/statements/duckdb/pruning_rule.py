@@ -148,16 +148,18 @@ def _seconds_of_all(index: Index) -> float:
 def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
     """Whether pruning may save more than it costs, if it knows each table by the ranges of its files alone."""
     places, text = parsed.places, parsed.statement.query
-    if parsed.hidden or places.reads_names or parsed.of_user:
-        return True
-    # With a sum beside them, DuckDB reads the rows that the index could count.
+    # With a sum beside them, DuckDB reads the rows that the index could count. A condition on a column whose ranges
+    # hardly differ matches no file wholly.
     answered = bool(places.functions) and places.functions <= _ANSWERED
+    answered = answered and all(any(_may_skip(index, {name}) for _, index in parsed.found) for name in places.searched)
     if places.only_compares and not answered and all(_has_short_footers(index) for _, index in parsed.found):
         return False
+    if parsed.hidden or places.reads_names or parsed.of_user:
+        return True
     if not places.renames:
         searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
         if not any(_may_skip(index, searched) for _, index in parsed.found):
-            return answered and not searched
+            return answered
     elif not (parsed.settled and places.only_named):
         return True
     elif not any(_may_skip(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found):

@@ -25,6 +25,7 @@ from zskip.engines.duckdb.native_scan import (
     read_of_files,
     stored_columns,
     stored_form,
+    without_patterns,
 )
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.errors import UnknownParameter, ZskipError
@@ -151,12 +152,55 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
             whole=structs,
             form=form,
             held=each.held,
-            uniform=uniform,
+            uniform=uniform or _are_read_alike(survivors, each, files, by.columns, schema, con),
             of_files=by.of_files,
             guard=guard,
         )
         reads.append(read)
     return reads
+
+
+def _are_read_alike(
+    survivors: Survivors,
+    files: _FileClass,
+    paths: Sequence[str],
+    columns: Sequence[str],
+    schema: pa.Schema,
+    con: duckdb.DuckDBPyConnection,
+) -> bool:
+    """Whether DuckDB by itself reads these columns of local files as the table has them: it takes those of the first.
+
+    To tell it each type takes longer than many a look-up.
+    """
+    index, held = survivors.index, files.held
+    in_files = [name for name in schema.names if name not in index.snapshot.partition_by]
+    columns = [name for name in columns if name in in_files]
+    if held is None or any(held[name] != name for name in columns):
+        return False
+    if index.storage.local is None or (index.source and (survivors.scan.deletes or survivors.scan.values)):
+        return False
+    if index.snapshot.schema.holds_bytes or any(map(t.is_nested, schema.types)):
+        return False  # settings decide what bytes are, and another file may have other fields
+    read = index.once(("read as", paths[0]), lambda: _read_as(paths[0], schema, con), lambda _: _CACHED_BYTES)
+    return read == in_files or (len(columns) < len(in_files) and {*columns} <= {*read} <= {*in_files})
+
+
+def _read_as(path: str, schema: pa.Schema, con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The columns that DuckDB reads from a file; none if one has another type than the table's."""
+    import duckdb
+
+    try:
+        with con.cursor() as own:  # an error ends the transaction of its connection
+            read = own.from_parquet(without_patterns([path]), hive_partitioning=False)
+            types = {
+                field.name: duckdb.sqltype(duckdb_type(field.type), connection=own)
+                for field in schema
+                if field.name in read.columns
+            }
+            found = zip(read.columns, read.types, strict=True)
+            return read.columns if all(types.get(name, type) == type for name, type in found) else []
+    except duckdb.Error:
+        return []
 
 
 def _deletes_apart(classes: list[_FileClass], scan: Scan) -> list[_FileClass]:
