@@ -3,7 +3,7 @@
     python benchmarks/everyday.py FOLDER [--sections indexed delta iceberg gained columns twenty …]
 
 Medians of elapsed time and of the processor's time; a ratio above 1 is a loss, and is printed as one. The tables are
-made at the first run and kept in FOLDER. All sections take about ten minutes on two free cores.
+made at the first run and kept in FOLDER. All sections take about a quarter of an hour on two free cores.
 
 indexed     the 22 queries of TPC-H at scale 1 over plain files that are only indexed, beside a glob of these files
 delta       the same over a Delta table of these files; iceberg: over Iceberg tables; gained: over tables of zskip that
@@ -51,7 +51,7 @@ from targets import at_most
 import zskip
 from tests.spark.tpch import QUERIES
 
-RUNS = 3
+RUNS, TPCH_RUNS = 3, 7
 FILE_ROWS = 122_880
 TPCH = ("indexed", "delta", "iceberg", "gained")
 BY = {
@@ -115,7 +115,7 @@ def tpch(folder: Path, kind: str) -> None:
     for number, text in QUERIES.items():
         ways = partial(by_zskip, text, con, tables), partial(by_duckdb, text, glob)
         same_rows(f"{kind} Q{number}", *[way() for way in ways])
-        ours, other = taken(*ways)
+        ours, other = taken(*ways, runs=TPCH_RUNS)
         found[number] = ours, other
         row(f"{kind} Q{number}", ours, {"glob": other})
     ours, other = (Taken(*map(sum, zip(*way, strict=True))) for way in zip(*found.values(), strict=True))

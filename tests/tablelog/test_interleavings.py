@@ -83,6 +83,9 @@ class Memory:
         self.seen(answer)
         return answer
 
+    def exists(self, path: str) -> bool:
+        return any(name.startswith(f"{path}/") for name in self.objects)  # no turn: a log's folder stays
+
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         self.turn("names", folder)
         inside = [path[len(folder) + 1 :] for path in sorted(self.objects) if path.startswith(f"{folder}/")]

@@ -36,11 +36,14 @@ class LocalStorage:
     ``durable``: whether a written file must survive a power failure. A cache need not, since it can be rebuilt.
     """
 
-    def __init__(self, root: Path, *, durable: bool = True) -> None:
-        self.local: Path = Path(absolute(os.path.expanduser(root)))
-        self.uri: str = str(self.local)
+    def __init__(self, root: str | Path, *, durable: bool = True) -> None:
+        self.uri: str = absolute(os.path.expanduser(root))
         self.identity = self.uri
         self.durable = durable
+
+    @cached_property
+    def local(self) -> Path:
+        return Path(self.uri)
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.uri!r})"
@@ -57,7 +60,7 @@ class LocalStorage:
 
     @cached_property
     def _real_root(self) -> str:
-        return os.path.realpath(self.local)
+        return os.path.realpath(self.uri)
 
     def _locate(self, path: str) -> str:
         """The absolute path of a file in the table. Raises `UnsafePath` if a link leads out of the table."""
@@ -351,8 +354,8 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
     Raises `TableError` for a relative path if the working directory is gone.
     """
-    parts = Path(path).parts
-    if ".." in parts and os.name != "nt":  # Windows itself drops the part before ".."
+    if ".." in os.fspath(path) and ".." in (parts := Path(path).parts) and os.name != "nt":
+        # Windows itself drops the part before "..".
         last = len(parts) - parts[::-1].index("..")
         path = os.path.join(os.path.realpath(os.path.join(*parts[:last])), *parts[last:])
     try:

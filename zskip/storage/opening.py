@@ -85,7 +85,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if scheme is None or scheme[1].lower() == "file":
         if storage_options:
             raise InvalidOption(f'storage_options are for object stores; "{shown}" is a local path.')
-        return LocalStorage(_path_of(text) if scheme else Path(text))
+        return LocalStorage(_path_of(text) if scheme else text)
     if _CONTROL.search(unquote(text)):
         raise InvalidOption(f"A URL cannot contain control characters: {shown!r}.")
     from zskip.storage.remote import open_remote  # imported here, since local tables need no obstore

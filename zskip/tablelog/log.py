@@ -140,11 +140,13 @@ def newest(storage: Storage, since: int | None = None) -> Snapshot | None:
     ``since``: a version that was the newest before, in place of waiting for the hint.
     """
     if storage.local is not None:
+        if not storage.exists(LOG):  # as in a Delta or Iceberg table, whose side-car lies elsewhere
+            return None
         version = latest_version(storage)
         found = read_entry(storage, version) if version else None
     else:
         version, found = _newest_remote(storage, since)
-    while found is None and version and version < (later := latest_version(storage)):
+    while found is None and version < (later := latest_version(storage)):
         # Others committed, and a vacuum has expired this version before it was read.
         version, found = later, read_entry(storage, later)
     return found

@@ -52,7 +52,7 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         _require_different_fields(field.type, field.name)
         _refuse_variants(field)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
-    for field in kept:
+    for field in {field.type: field for field in reversed(kept)}.values():
         try:
             pq.write_metadata(pa.schema([field]), io.BytesIO())
         except (pa.ArrowException, OSError) as error:  # OSError for a decimal of a negative scale
