@@ -398,6 +398,8 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.sql(None),  # type: ignore[arg-type]
         lambda: zskip.explain([]),  # type: ignore[arg-type]
+        lambda: zskip.explain("SELECT ?", params=5),  # type: ignore[arg-type]
+        lambda: zskip.open(tmp_path / "t").verify(random=None),  # type: ignore[arg-type]
         lambda: zskip.read(tmp_path / "t", into=None),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT ?", params=5),  # type: ignore[arg-type]
@@ -409,7 +411,9 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidOption, match="not "):
             wrong()
-    with pytest.raises(InvalidOption, match="is no list of filters"):
+    with pytest.raises(SqlSyntaxError, match="half of a surrogate pair"):
+        zskip.sql("SELECT '\ud800'")
+    with pytest.raises(InvalidOption, match="more than 64 bits"):
         zskip.read(tmp_path / "t", filters=[("n", "=", 10**30)])
     for by in (5, ["n", 5]):
         with pytest.raises(InvalidOption, match="by= is a column's name"):

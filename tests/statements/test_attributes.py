@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import zskip
 from tests.statements.cases import statements
@@ -463,6 +464,20 @@ def test_a_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
     statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
     with duckdb.connect() as con:
         assert "the version of which they are is gone" in _equals_duckdb(statement, con, facts=facts, customer=customer)
+
+
+def test_a_delta_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
+    """The new table has a version of the same number, whose files are still its own."""
+    path = tmp_path / "customer"
+    write_deltalake(path, CUSTOMERS)
+    facts = _facts(tmp_path)
+    shutil.rmtree(path)
+    write_deltalake(path, CUSTOMERS.set_column(1, "region", pa.array(["EUROPE", "ASIA", "ASIA"])))
+    write_deltalake(path, CUSTOMERS.slice(0, 1).set_column(0, "k", pa.array([4])), mode="append")
+    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
+    with duckdb.connect() as con:
+        why = _equals_duckdb(statement, con, facts=facts, customer=zskip.open(path))
+    assert "the version of which they are is gone" in why
 
 
 @pytest.mark.parametrize("key", [["a", "b", "c"], [1, 2, 3]])

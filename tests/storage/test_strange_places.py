@@ -105,6 +105,18 @@ def test_what_a_client_says_of_a_request_is_masked() -> None:
     assert "a.blob.core.windows.net/c/x" in without_secrets(message)
 
 
+def test_one_statement_reads_tables_in_a_store_and_on_the_disk(tmp_path: Path) -> None:
+    if missing := unavailable("s3"):
+        pytest.skip(missing)
+    zskip.write(ROWS, tmp_path / "t", by="id")
+    with STORES["s3"]() as (url, options):
+        zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
+        both = f"SELECT count(*) FROM '{url}/t' JOIN '{tmp_path}/t' USING (id)"
+        assert zskip.sql(both, storage_options=options).fetchall() == [(3,)]
+        with pytest.raises(TableNotFound, match="nothing"):
+            zskip.sql(f"SELECT * FROM '{url}/nothing'", storage_options=options)
+
+
 def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same address with other keys is another place: nothing that is kept of one serves the other."""
     if missing := unavailable("s3"):

@@ -23,7 +23,6 @@ from zskip.binder.source_text import (
     Parameters,
     SourceText,
     has_more_tokens,
-    is_unicode,
     parse_error_text,
     unclosed_quote,
 )
@@ -40,7 +39,7 @@ from zskip.binder.tokens import (
     syntax_error_if_too_deep,
     without_parser_warnings,
 )
-from zskip.core.option_checks import require_parameters
+from zskip.core.option_checks import is_encodable, require_parameters
 from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
@@ -104,7 +103,7 @@ def bind(
     """
     if not isinstance(sql, str):
         raise InvalidOption(f"A predicate is SQL text, not {sql!r}.")
-    if not is_unicode(sql):
+    if not is_encodable(sql):
         raise SqlSyntaxError("The predicate contains half of a surrogate pair, not a character.", ascii(sql)[1:-1])
     require_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)

@@ -170,24 +170,30 @@ def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
     alternatives = given if given and all(isinstance(each, list) for each in given) else [given]
     try:
         filters = [
-            [(name, _COMPARISONS[op](pc.field(name), value), op, value) for name, op, value in each]
-            for each in alternatives
+            [(name, _filter(schema, name, op, value), op, value) for name, op, value in each] for each in alternatives
         ]
         if not all(filters):
             raise ValueError("a list without a filter")
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except OverflowError as error:
+        raise InvalidOption(f"{shown(given)} has a number of more than 64 bits, which Arrow cannot compare.") from error
+    except (KeyError, TypeError, ValueError) as error:
         raise InvalidOption(f'{shown(given)} is no list of filters such as [("a", "=", 1)].') from error
     from zskip.binder.from_arrow import number_filter
 
     def condition(name: str, expression: pc.Expression, op: str, value: Any) -> Node:
-        column = schema.find([name], case_sensitive=True)
-        if column is not None and op in ("in", "not in") and all(one is None for one in value):
-            # For strings, Arrow takes values of type null for others.
-            expression = _COMPARISONS[op](pc.field(name), pa.nulls(len(value), column.type))
         found = number_filter(schema, name, _AS_IN_SQL.get(op, op), value)
         return bind_expression(expression, schema).tree if found is None else found
 
     return predicate(tree.or_([tree.and_([condition(*one) for one in each]) for each in filters]), schema)
+
+
+def _filter(schema: Schema, name: str, op: str, value: Any) -> pc.Expression:
+    field = pc.field(name)
+    if op in ("in", "not in") and all(one is None for one in value):
+        column = schema.find([name], case_sensitive=True)
+        # For strings, Arrow takes values of type null for others.
+        value = value if column is None else pa.nulls(len(value), column.type)
+    return _COMPARISONS[op](field, value)
 
 
 def bind_with_complement(

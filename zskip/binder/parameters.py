@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder.source_text import Parameters, SourceText, Value, is_unicode
-from zskip.core.option_checks import numbered
+from zskip.binder.source_text import Parameters, SourceText, Value
+from zskip.core.option_checks import is_encodable, numbered
 from zskip.errors import UnknownParameter, nearest
 from zskip.language.literals import is_list, listed, plain_value
 
@@ -214,7 +214,7 @@ def _parameters(source: SourceText, tokens: Sequence[Token], params: Parameters 
                 span,
             )
         plain = listed(value) if is_list(value) else plain_value(value)
-        if isinstance(plain, str) and not is_unicode(plain):
+        if isinstance(plain, str) and not is_encodable(plain):
             message = f"The parameter {written} contains half of a surrogate pair, not a character."
             raise UnknownParameter(message, source.text, span)
         yield _Replaced(first, last, Value(start, end, plain))

@@ -15,15 +15,6 @@ Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8, which unpaired surrogates cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class Value(NamedTuple):
     """A value at a half-open range of the text: a plain one of Python, an Arrow array, or a list of plain ones.
 

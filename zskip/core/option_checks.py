@@ -63,6 +63,15 @@ def numbered(keys: Iterable[str]) -> Iterator[str]:
         yield key
 
 
+def is_encodable(text: str) -> bool:
+    """Whether a text can be encoded as UTF-8, which unpaired surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def require_parameters(params: object) -> None:
     """Requires None, a sequence of values or a mapping of names to values."""
     if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
@@ -133,10 +142,15 @@ _RULES: dict[str, Callable[[str, Any], None]] = {
 }
 
 
+# The other options have None for "not given".
+_NEVER_NONE = {name for name, rule in _RULES.items() if rule is require_flag}
+_NEVER_NONE |= {"dialect", "random", "seed"}
+
+
 def check_options(**given: object) -> None:
-    """Checks options by their names. None stands for an option that was not given."""
+    """Checks options by their names."""
     for name, value in given.items():
-        if value is not None:
+        if value is not None or name in _NEVER_NONE:
             _RULES[name](name, value)
 
 

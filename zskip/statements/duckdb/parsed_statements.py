@@ -332,8 +332,10 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         _refuse_files(path)
         return None
     try:
-        index = _index_at(path, options)
+        index = _index_at(path, options if is_in_store(path) else None)
     except TableNotFound:
+        if is_in_store(path):
+            raise  # DuckDB reads only files there, by their extensions
         return None
     # The identity includes the options: an index opened with credentials must not serve a caller without them.
     place = index.storage.identity

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.core.option_checks import numbered, require_parameters
+from zskip.core.option_checks import is_encodable, numbered, require_parameters
 from zskip.core.schema import identifier
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files, pointing_at
-from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
 from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
 from zskip.statements.duckdb.pruning_rule import PrunedTable, forget_gain, is_explained, whole_tables
@@ -90,8 +90,7 @@ def sql(
     Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
     `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
     """
-    _require_text(statement)
-    require_parameters(params)
+    _require_statement(statement, params)
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
     *first, last = statements(con, statement)
@@ -161,7 +160,7 @@ def rewrite(
 
     Makes remote tables readable on ``con``.
     """
-    _require_text(statement)
+    _require_statement(statement, params)
     catalog = _catalog(con, tables, storage_options, freshness)
     found = statements(con, statement)
     if len(found) != 1:
@@ -171,9 +170,14 @@ def rewrite(
     return _rewritten(parsed, con, params, freshness, begun=False, prune=prune, explained=True)
 
 
-def _require_text(statement: object) -> None:
+def _require_statement(statement: object, params: object) -> None:
     if not isinstance(statement, str):
         raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
+    if not is_encodable(statement):
+        raise SqlSyntaxError(
+            "The statement contains half of a surrogate pair, not a character.", ascii(statement)[1:-1]
+        )
+    require_parameters(params)
 
 
 def _catalog(
