@@ -52,15 +52,21 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         _require_different_fields(field.type, field.name)
         _refuse_variants(field)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
-    for field in {field.type: field for field in reversed(kept)}.values():
-        try:
-            pq.write_metadata(pa.schema([field]), io.BytesIO())
-        except (pa.ArrowException, OSError) as error:  # OSError for a decimal of a negative scale
+    for field in () if _parquet_error(kept) is None else kept:
+        if (error := _parquet_error(pa.schema([field]))) is not None:
             raise SchemaError(
                 f'The column "{field.name}" of type {field.type} cannot be written to Parquet: cast it or leave it out.'
             ) from error
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in _ENGINE_METADATA}
     return kept.with_metadata({**metadata, **geo_metadata([schema])} or None)
+
+
+def _parquet_error(schema: pa.Schema) -> Exception | None:
+    try:
+        pq.write_metadata(schema, io.BytesIO())
+    except (pa.ArrowException, OSError) as error:  # OSError for a decimal of a negative scale
+        return error
+    return None
 
 
 def _require_different_fields(type: pa.DataType, path: str) -> None:
@@ -124,6 +130,8 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
     Raises `SchemaMismatch` for a value that does not fit its type, and for a NULL where the schema allows none.
     """
+    if isinstance(rows, pa.Table) and rows.schema.equals(schema, check_metadata=True) and _all_nullable(schema):
+        return rows
     columns = []
     for field in schema:
         index = rows.schema.get_field_index(field.name)
@@ -140,6 +148,10 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
             raise SchemaMismatch(f'The column "{field.name}" allows no NULL, and the rows hold one.')
         columns.append(values)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _all_nullable(schema: pa.Schema) -> bool:
+    return all(field.nullable for field in schema)
 
 
 # Transit types: the types of rows inside a write, which are cheaper to move than the types that a table stores.
