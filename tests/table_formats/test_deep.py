@@ -167,8 +167,9 @@ def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(name: str, tmp
     write_deltalake(tmp_path / "t", rows, partition_by=["day"])
     delete_rows(tmp_path / "t", [1, 4])
     expected = [(0, 3, "a"), (2, 1, "a"), (3, 0, "a"), (5, 0, "a")]
-    statement = f"SELECT n, {name}, day FROM '{tmp_path}/t' ORDER BY n"
-    assert zskip.sql(statement, duckdb.connect()).fetchall() == expected
+    for named in (f"n, {name}, day", "*"):
+        statement = f"SELECT {named} FROM '{tmp_path}/t' ORDER BY n"
+        assert zskip.sql(statement, duckdb.connect()).fetchall() == expected
     assert [tuple(row.values()) for row in zskip.open(tmp_path / "t").to_arrow().to_pylist()] == expected
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -573,3 +574,30 @@ def test_a_table_whose_old_snapshots_have_expired_is_read_anew(catalog: Catalog,
     for path in before - now:
         table.io.delete(path)
     assert sorted(zskip.open(catalog.load_table("n.t")).to_arrow()["a"].to_pylist()) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda columns: columns.rename_column("a", "b").rename_column("b", "a"),
+        lambda columns: columns.delete_column("a").add_column("a", LongType()),
+        lambda columns: columns.delete_column("b"),
+        lambda columns: columns.move_first("b"),
+    ],
+)
+def test_statements_after_the_columns_changed(change: Callable[[Any], object], catalog: Catalog) -> None:
+    """The files of older columns have names of the table, too, and DuckDB alone would read by these."""
+    rows = pa.table({"a": range(10), "b": range(100, 110), "n": range(10)})
+    table = catalog.create_table("n.t", schema=rows.schema)
+    table.append(rows)
+    with table.update_schema(allow_incompatible_changes=True) as columns:
+        change(columns)
+    for then in ((), (table.scan().to_arrow(),)):
+        for more in then:
+            table.append(more)
+        whole, tables = table.scan().to_arrow(), {"t": zskip.open(catalog.load_table("n.t"))}
+        for statement in ("SELECT * FROM t", "SELECT a, n FROM t", "SELECT sum(a), count(*) FROM t WHERE a >= 5"):
+            found, oracle = zskip.sql(statement, duckdb.connect(), tables=tables), duckdb.connect()
+            oracle.register("t", whole)
+            assert sorted(map(str, found.fetchall())) == sorted(map(str, oracle.sql(statement).fetchall()))
+            assert found.columns == oracle.sql(statement).columns

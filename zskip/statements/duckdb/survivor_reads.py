@@ -178,7 +178,7 @@ def _are_read_alike(
     if held is None or any(held[name] != name for name in columns):
         return False
     if index.storage.local is None or (index.source and (survivors.scan.deletes or survivors.scan.values)):
-        return False
+        return False  # positions of rows would be hidden by columns of the same names
     if index.snapshot.schema.holds_bytes or any(map(t.is_nested, schema.types)):
         return False  # settings decide what bytes are, and another file may have other fields
     read = index.once(("read as", paths[0]), lambda: _read_as(paths[0], schema, con), lambda _: _CACHED_BYTES)
