@@ -727,6 +727,16 @@ def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:
     assert zskip.sql(joined).fetchall() == [(CUSTOMERS["region"].to_pylist().count(region),)]
 
 
+def test_a_null_key_is_not_the_key_zero(tmp_path: Path) -> None:
+    zskip.write(pa.table({"k": [0, 1, 2], "region": ["ASIA", "EUROPE", "ASIA"]}), tmp_path / "c", by="k")
+    joins = {"c": (str(tmp_path / "c"), {"ck": "k"})}
+    facts = pa.table({"ck": [None, 0, 1, None]})
+    table = zskip.write(facts, tmp_path / "facts", by=["c.region"], joins=joins, files=1)
+    path = '"c.region"'
+    (nulls,) = table._index.file_statistics(np.arange(1), [path]).columns[path].null_count.to_pylist()
+    assert nulls == 2
+
+
 def test_keys_of_an_indexed_folder_may_be_large_strings(tmp_path: Path) -> None:
     """As polars writes them."""
     (tmp_path / "d").mkdir()
