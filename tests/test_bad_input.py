@@ -427,6 +427,18 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
     assert zskip.open(tmp_path / "t").version == 1
 
 
+def test_statements_over_what_is_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zskip.write(ROWS, tmp_path / "t", by="n")
+    monkeypatch.chdir(tmp_path)
+    for missing in ("FROM 'tt'", "DELETE FROM 'tt'"):
+        with pytest.raises(TableNotFound, match='no zskip table at "tt"'):
+            zskip.sql(missing)
+    with pytest.raises(UnsupportedSql, match=r"Table\.append, upsert, overwrite and delete change it"):
+        zskip.sql("DELETE FROM 't' WHERE n = 1")
+    with pytest.raises(InvalidOption, match=r'con\.register\("rows", rows\)'):
+        zskip.sql("FROM rows", tables={"rows": ROWS})
+
+
 def test_an_empty_address_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidOption, match="a path or a URL, not ''"):

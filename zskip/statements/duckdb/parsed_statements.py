@@ -14,7 +14,7 @@ import pyarrow as pa
 from cachetools import LRUCache, cached
 
 from zskip.core.schema import identifier
-from zskip.errors import SqlSyntaxError, TableNotFound
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.table_places import (
     Place,
@@ -33,6 +33,7 @@ from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog.index import Index
 from zskip.tablelog.table_folders import (
     ADDRESS_OF_ENTRY,
+    format_of_object,
     own_snapshot,
     refuse_files_of_tables,
     refuse_folder,
@@ -236,7 +237,14 @@ class Catalog:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
             index = given if isinstance(given, Index) else getattr(given, "_index", None)
-            return index if isinstance(index, Index) else _index_at(given, self.options)
+            if isinstance(index, Index):
+                return index
+            if hasattr(given, "__arrow_c_stream__") and format_of_object(given) is None:
+                raise InvalidOption(
+                    f"tables= names tables of zskip, Delta and Iceberg. Rows in memory are DuckDB's: "
+                    f'con.register("{place.name}", rows), and zskip.sql(statement, con).'
+                )
+            return _index_at(given, self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
         return open_index(given or place.name, self.options)

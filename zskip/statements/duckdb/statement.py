@@ -220,16 +220,18 @@ def _run(
                 return _relation(parsed, con, params, freshness, text, at_once, begun)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
-        if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
-            raise _misplaced(missing[1], text, catalog) from error
-        if missing is not None and open_index(missing[1], catalog.options) is not None:
-            name = missing[1]
+        if missing is None:
+            raise
+        name = missing[1]
+        quoted, indexed = f"'{name}'" in text, open_index(name, catalog.options) is not None
+        if catalog.names(name) or "/" in name or (quoted and (indexed or not os.path.isdir(name))):
+            raise _misplaced(name, text, catalog) from error
+        if indexed:
             raise duckdb.CatalogException(
                 f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
             ) from None
-        if missing is not None and os.path.isdir(missing[1]):
-            name = missing[1]
-            if f"'{name}'" in text:
+        if os.path.isdir(name):
+            if quoted:
                 raise TableNotFound(not_found(open_storage(name))) from None
             if holds_parquet(name):
                 raise duckdb.CatalogException(
