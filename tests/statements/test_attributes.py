@@ -703,6 +703,14 @@ def test_names_that_the_index_has_for_a_dimension_are_refused(tmp_path: Path, na
     assert zskip.open(tmp_path / "facts").version == 1
 
 
+def test_a_column_of_the_rows_is_not_taken_for_an_attribute(tmp_path: Path) -> None:
+    zskip.write(CUSTOMERS, tmp_path / "c", by="k")
+    joins = {"c": (str(tmp_path / "c"), {"ck": "k"})}
+    facts = pa.table({"ck": [1, 2], "c.region": ["x", "y"]})
+    with pytest.raises(zskip.InvalidOption, match=r'have a column "c\.region" already'):
+        zskip.write(facts, tmp_path / "facts", by=["c.region"], joins=joins)
+
+
 def test_the_name_of_a_version_is_taken(tmp_path: Path) -> None:
     dimension = CUSTOMERS.append_column("#version", CUSTOMERS["k"])
     facts = pa.table({"ck": [1, 2], "c.#version": ["x", "y"]})

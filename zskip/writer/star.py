@@ -280,10 +280,14 @@ def joined_with(
         return None
     wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
-        owner, column = owner_of(".".join(split_path(attribute)), wanted)
-        if owner is not None and schema.find([owner, column]) is not None:  # a field of a struct
+        parts = split_path(attribute)
+        name = ".".join(parts)
+        owner, column = owner_of(name, wanted)
+        if owner is None:
+            continue
+        if schema.find([owner, column]) is not None or (len(parts) > 1 and schema.find([name]) is not None):
             raise InvalidOption(f'The rows have a column "{attribute}" already: give the dimension another name.')
-        if owner is not None and schema.find([attribute]) is None and column not in wanted[owner]:
+        if schema.find([name]) is None and column not in wanted[owner]:  # a name in quotes is that of a column
             wanted[owner].append(column)
     loaded: list[_Loaded] = []
     for join in in_order(joins):
