@@ -91,9 +91,7 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         # Or the tables of a join.
         ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", False),
         ("SELECT count(*), sum(same) FROM {} WHERE day >= 1 + 1 AND day < -(-3)", False),
-        ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1", True),
-        # A condition on "same" matches no file wholly, so the index counts none.
-        ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1 AND same < 9", False),
+        ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1", False),
         # The table has the name of a column.
         ("SELECT sum(same) FROM {} AS same WHERE day = 2", False),
         ("SELECT a.same FROM {} a JOIN {} b ON a.day = b.day + 1 WHERE a.day BETWEEN 1 AND 2", False),
@@ -120,7 +118,7 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
         ("SELECT sum(same) FROM {} WHERE day IN (SELECT max(day) FROM {})", True),
         # The index may answer it.
         ("SELECT min(same) FROM {}", True),
-        ("SELECT count(*) FROM {} WHERE day < 2", True),
+        ("SELECT count(*) FROM {} WHERE day % 3 = 2", True),
         ("SELECT day, count(*) FROM {} GROUP BY day", True),
     ],
 )

@@ -14,6 +14,7 @@ from deltalake.schema import Field, PrimitiveType
 
 import zskip
 from tests.table_formats.asking import require_same
+from tests.table_formats.logs import new_catalog
 
 DAYS = [dt.date(2024, 1, day) for day in range(1, 6)]
 
@@ -152,3 +153,14 @@ def test_a_short_life(tmp_path: Path, partition_by: list[str]) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_long_life(tmp_path: Path, seed: int) -> None:
     live(tmp_path / "t", 250, seed, ["day"] if seed % 2 else [], 20)
+
+
+def test_the_files_of_older_commits_come_first(tmp_path: Path) -> None:
+    """Over files in falling order, DuckDB reads all of them for the first rows."""
+    catalog = new_catalog(tmp_path)
+    iceberg = catalog.create_table("n.t", schema=pa.schema({"k": pa.int64()}))
+    for number in range(4):
+        write_deltalake(tmp_path / "t", pa.table({"k": [number]}), mode="append")
+        iceberg.append(pa.table({"k": [number]}))
+    for table in (zskip.open(tmp_path / "t"), zskip.open(catalog.load_table("n.t"))):
+        assert table.to_arrow()["k"].to_pylist() == [0, 1, 2, 3]

@@ -492,6 +492,8 @@ def _content(
     state: Mapping[str, Any],
 ) -> Content:
     adds = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
+    # The newest comes first. Rows mostly ascend with time, and the first rows in an ascending order are asked for most.
+    adds = adds.sort_by([("modification_time", "ascending"), ("path", "ascending")])
     path = _unquoted(_column(adds, "path", pa.string()).cast(pa.string()))
     rows = _column(adds, "num_records", pa.int64())
     foreign = path.filter(pc.match_substring_regex(path, r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))

@@ -181,6 +181,7 @@ class IcebergSource:
         schema = _schema(table, self._columns(table), self.metadata)
         data, deletes = self._manifests(table)
         entries = [entry for manifest in data for entry in manifest_entries(table, manifest)]
+        entries.sort(key=lambda entry: entry.sequence_number or 0)  # the oldest first, as of Delta
         sequence_numbers = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
         deleted = deleted_by_file(table, self.storage.uri, sequence_numbers, deletes)
         return self._content(table, schema, entries, deleted, None, data, deletes)

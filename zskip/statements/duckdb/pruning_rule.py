@@ -14,7 +14,7 @@ Pruning costs an EXPLAIN over stubs, some 4 ms. A statement is not explained
 | reads little, and is one of a process's first              | the rules themselves take longer to load            |
 
 The last three do not hold where a user wants to know what is skipped, and the two before the last also not where the
-index may answer count, min or max.
+index may answer count, min or max: of few files, only those without a condition.
 None of them can be wrong: a statement that is not explained reads all files.
 """
 
@@ -148,18 +148,20 @@ def _seconds_of_all(index: Index) -> float:
 def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
     """Whether pruning may save more than it costs, if it knows each table by the ranges of its files alone."""
     places, text = parsed.places, parsed.statement.query
-    # With a sum beside them, DuckDB reads the rows that the index could count. A condition on a column whose ranges
-    # hardly differ matches no file wholly.
+    # With a sum beside them, DuckDB reads the rows that the index could count.
     answered = bool(places.functions) and places.functions <= _ANSWERED
-    answered = answered and all(any(_may_skip(index, {name}) for _, index in parsed.found) for name in places.searched)
-    if places.only_compares and not answered and all(_has_short_footers(index) for _, index in parsed.found):
+    if (
+        places.only_compares
+        and (places.searched or not answered)
+        and all(_has_short_footers(index) for _, index in parsed.found)
+    ):
         return False
     if parsed.hidden or places.reads_names or parsed.of_user:
         return True
     if not places.renames:
         searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
         if not any(_may_skip(index, searched) for _, index in parsed.found):
-            return answered
+            return answered and not searched
     elif not (parsed.settled and places.only_named):
         return True
     elif not any(_may_skip(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found):
