@@ -94,6 +94,16 @@ def test_a_read_binds_no_columns_that_the_first_file_has(
     assert sorted(map(repr, rows.fetchall())) == sorted(map(repr, whole.fetchall()))
 
 
+def test_a_file_that_is_replaced_keeps_the_types_of_the_table(tmp_path: Path) -> None:
+    con, text = duckdb.connect(), f"SELECT a FROM '{tmp_path}'"
+    pq.write_table(_FIRST, tmp_path / "0.parquet")
+    zskip.index(tmp_path)
+    assert zskip.sql(text, con).types == ["BIGINT"]
+    pq.write_table(_FIRST.set_column(0, "a", pa.array([3, 4], pa.int16())), tmp_path / "0.parquet")
+    again = zskip.sql(text, con)
+    assert (again.types, again.fetchall()) == (["BIGINT"], [(3,), (4,)])
+
+
 def test_a_column_that_the_table_lacks_is_none_of_the_first_files(tmp_path: Path) -> None:
     """The table was written before the other program added a column to its first file."""
     for number in range(3):

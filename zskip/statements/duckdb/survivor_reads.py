@@ -177,6 +177,8 @@ def _are_read_alike(
     columns = [name for name in columns if name in in_files]
     if held is None or any(held[name] != name for name in columns):
         return False
+    if len(survivors) > len(survivors.numbers):
+        return False  # a file that has changed, or come, since the folder was indexed may have other types
     if index.storage.local is None or (index.source and (survivors.scan.deletes or survivors.scan.values)):
         return False  # positions of rows would be hidden by columns of the same names
     if index.snapshot.schema.holds_bytes or any(map(t.is_nested, schema.types)):
