@@ -378,6 +378,8 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: zskip.open(5),  # type: ignore[arg-type]
         lambda: table.history("3"),  # type: ignore[arg-type]
         lambda: table.verify(random=-1),
+        lambda: table.verify(random=None),  # type: ignore[arg-type]
+        lambda: table.verify(timezone=None),  # type: ignore[arg-type]
         lambda: table.verify(["n = 1"], sample=-1),
         lambda: table.plan("n = ?", params=5),  # type: ignore[arg-type]
         lambda: table.plan("n = ?", params="7"),
@@ -399,7 +401,6 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: zskip.sql(None),  # type: ignore[arg-type]
         lambda: zskip.explain([]),  # type: ignore[arg-type]
         lambda: zskip.explain("SELECT ?", params=5),  # type: ignore[arg-type]
-        lambda: zskip.open(tmp_path / "t").verify(random=None),  # type: ignore[arg-type]
         lambda: zskip.read(tmp_path / "t", into=None),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT ?", params=5),  # type: ignore[arg-type]

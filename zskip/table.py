@@ -417,7 +417,9 @@ class Table:
         from zskip.writer.delete import delete, would_delete
         from zskip.writer.options import resources_of
 
-        check_options(dialect=dialect, timezone=timezone, dry_run=dry_run)
+        check_options(dialect=dialect, dry_run=dry_run)
+        if timezone is not None:
+            check_options(timezone=timezone)
         given = resources_of(options, "dialect", "timezone", "params", "dry_run", "session")
         backend = backend_of(session)
         zone = timezone or (backend.timezone() if dialect == "spark" else "UTC")

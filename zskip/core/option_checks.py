@@ -144,7 +144,7 @@ _RULES: dict[str, Callable[[str, Any], None]] = {
 
 # The other options have None for "not given".
 _NEVER_NONE = {name for name, rule in _RULES.items() if rule is require_flag}
-_NEVER_NONE |= {"dialect", "random", "seed"}
+_NEVER_NONE |= {"dialect", "random", "seed", "timezone"}
 
 
 def check_options(**given: object) -> None:

@@ -130,7 +130,8 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
     Raises `SchemaMismatch` for a value that does not fit its type, and for a NULL where the schema allows none.
     """
-    if isinstance(rows, pa.Table) and rows.schema.equals(schema, check_metadata=True) and _all_nullable(schema):
+    nullable = all(field.nullable for field in schema)
+    if nullable and isinstance(rows, pa.Table) and rows.schema.equals(schema, check_metadata=True):
         return rows
     columns = []
     for field in schema:
@@ -148,10 +149,6 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
             raise SchemaMismatch(f'The column "{field.name}" allows no NULL, and the rows hold one.')
         columns.append(values)
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _all_nullable(schema: pa.Schema) -> bool:
-    return all(field.nullable for field in schema)
 
 
 # Transit types: the types of rows inside a write, which are cheaper to move than the types that a table stores.

@@ -179,11 +179,15 @@ def _are_read_alike(
         return False
     if len(survivors) > len(survivors.numbers):
         return False  # a file that has changed, or come, since the folder was indexed may have other types
+    if len(survivors) < survivors.total_files:
+        return False  # the first file would be another one in each statement, and DuckDB be asked each time
     if index.storage.local is None or (index.source and (survivors.scan.deletes or survivors.scan.values)):
         return False  # positions of rows would be hidden by columns of the same names
     if index.snapshot.schema.holds_bytes or any(map(t.is_nested, schema.types)):
         return False  # settings decide what bytes are, and another file may have other fields
-    read = index.once(("read as", paths[0]), lambda: _read_as(paths[0], schema, con), lambda _: _CACHED_BYTES)
+    read = index.once(
+        ("read as", paths[0]), lambda: _read_as(paths[0], schema, con), lambda names: _CACHED_BYTES * len(names)
+    )
     return read == in_files or (len(columns) < len(in_files) and {*columns} <= {*read} <= {*in_files})
 
 
