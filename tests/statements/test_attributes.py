@@ -388,6 +388,33 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "hop", "pruned"),
+    [("k", "k", True), ("k", "g", True), ("id", "id", True), ("客", "客", False)],
+)
+def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> None:
+    """DuckDB's plan prints the keys of all tables by that name, of which a letter without cases has one spelling."""
+    nation = zskip.write(pa.table({hop: range(4), "zone": ["n", "s", "n", "e"]}), tmp_path / "nation", by=[hop])
+    rows = {key: range(40), f"to_{hop}": [number % 4 for number in range(40)]}
+    customer = zskip.write(pa.table(rows), tmp_path / "customer", by=[key])
+    facts = zskip.write(
+        pa.table({key: [number * 7 % 40 for number in range(800)], "v": range(800)}),
+        tmp_path / "facts",
+        by=["nation.zone"],
+        joins={"customer": (customer, {key: key}), "nation": (nation, {f"customer.to_{hop}": hop})},
+        files=3,
+    )
+    with duckdb.connect() as con:
+        for statement in (
+            f"FROM {{facts}} f JOIN {{customer}} c ON f.{key} = c.{key} JOIN {{nation}} n ON to_{hop} = n.{hop}",
+            f"FROM {{nation}} n JOIN {{customer}} c ON to_{hop} = n.{hop} LEFT JOIN {{facts}} f ON f.{key} = c.{key}",
+        ):
+            text = f"SELECT count(*), sum(v) {statement} WHERE zone = 'e'"
+            explained = _equals_duckdb(text, con, facts=facts, customer=customer, nation=nation)
+            assert ("'e': 2 files skipped" in explained) == pruned
+            assert (f"joins by {key} are not used" in explained) != pruned
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "SELECT count(*), sum(f.v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE' "

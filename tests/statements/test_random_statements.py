@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.statements.fuzz import Sides, run, sides
+from zskip.statements.duckdb import stubs
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +23,12 @@ def test_random_statements_are_what_duckdb_says_they_are(given: Sides, seed: int
     assert not failures, "\n\n".join(failures)
     # The run is worth something only where most statements give rows.
     assert counts["answers"] > cases / 3
+
+
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.slow)])
+def test_columns_are_told_apart_by_several_plans(given: Sides, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where each name is a letter, and no spelling of it is left."""
+    monkeypatch.setattr(stubs, "_MOST_SPELLINGS", 0)
+    stubs._stubs.cache_clear()
+    _, failures = run(given, 80 if seed == 4 else 2_000, seed)
+    assert not failures, "\n\n".join(failures)

@@ -18,7 +18,7 @@ down to its scan through operators that pass it on unchanged:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -88,39 +88,63 @@ def join_keys(root: Node, stubs: Sequence[StubColumns], *, groups: bool = True) 
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
     once = places_scanned_once(root)
-    ctes = [node for node in root.walk() if node.name == "CTE" and "Table Index" in node.info]
-    queries = {node.info["Table Index"]: node.children[0] for node in ctes}
+    queries = _queries_of_ctes(root)
     found = [
         one
-        for node in root.walk()
-        if node.name == "HASH_JOIN" and len(node.children) == 2
+        for node in _equijoins(root)
         for one in _join_keys(node, stubs, groups, queries)
         if {one.place, one.source} <= once and one.place != one.source
     ]
     return list(dict.fromkeys(found))
 
 
+def untraced(root: Node, stubs: Sequence[StubColumns], names: Collection[str]) -> set[str]:
+    """Those of some names by which a plan joins rows, while it does not tell of which table the column is."""
+    queries = _queries_of_ctes(root)
+    return {
+        term
+        for node in _equijoins(root)
+        for terms, _, _ in _equalities(node)
+        for child, term in zip(node.children, terms, strict=True)
+        if term in names and _traced(child, term, stubs, queries) is None
+    }
+
+
+def _equijoins(root: Node) -> Iterator[Node]:
+    return (node for node in root.walk() if node.name == "HASH_JOIN" and len(node.children) == 2)
+
+
+def _queries_of_ctes(root: Node) -> dict[str, Node]:
+    """The queries of the CTEs of a plan, by their numbers."""
+    ctes = [node for node in root.walk() if node.name == "CTE" and "Table Index" in node.info]
+    return {node.info["Table Index"]: node.children[0] for node in ctes}
+
+
 def _join_keys(
     join: Node, stubs: Sequence[StubColumns], groups: bool, queries: Mapping[str, Node]
 ) -> Iterator[JoinKeys]:
-    """``queries``: of the CTEs, by their numbers in the plan."""
+    """``queries``: of the CTEs."""
     kind = join.info.get("Join Type", "")
-    for condition in join.info.get("Conditions", "").split("\n"):
-        parts = _EQUALITY.split(condition)
-        if len(parts) != 3:
-            continue
-        casts = [_WIDENED.fullmatch(term) for term in (parts[0], parts[2])]
-        terms = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), casts, strict=True)]
+    for terms, nulls, widened in _equalities(join):
         left, right = (_traced(child, term, stubs, queries) for child, term in zip(join.children, terms, strict=True))
         if left is None or right is None:
             continue
         if not groups and any(node.name in _GROUPS for node, _ in (*left.path, *right.path)):
             continue
-        nulls, widened = parts[1] != "=", any(casts)
         if kind in _LEFT_NOT_NEEDED and _is_independent(left, stubs) and _preserves_keys(right):
             yield JoinKeys(left.place, left.name, right.place, right.name, nulls, _may_pad(right), widened)
         if kind in _RIGHT_NOT_NEEDED and _is_independent(right, stubs) and _preserves_keys(left):
             yield JoinKeys(right.place, right.name, left.place, left.name, nulls, _may_pad(left), widened)
+
+
+def _equalities(join: Node) -> Iterator[tuple[list[str], bool, bool]]:
+    """The two terms of each equality of a join, whether NULL equals NULL, and whether one of them is cast."""
+    for condition in join.info.get("Conditions", "").split("\n"):
+        parts = _EQUALITY.split(condition)
+        if len(parts) == 3:
+            casts = [_WIDENED.fullmatch(term) for term in (parts[0], parts[2])]
+            terms = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), casts, strict=True)]
+            yield terms, parts[1] != "=", any(casts)
 
 
 def _traced(side: Node, term: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]) -> _Column | None:

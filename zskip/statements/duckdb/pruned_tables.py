@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,13 +32,15 @@ from zskip.statements.duckdb.stubs import (
     file_columns,
     make_stubs,
     printed_columns,
+    shared_spellings,
     stub_sql,
     tells_apart,
+    told_apart,
 )
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 from zskip.statements.duckdb.table_places import edited, explained_start
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
-from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys
+from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys, untraced
 from zskip.statements.plan_tree import Node, Scan, StubColumns
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ class _Rules:
     """The inputs of the rules of `zskip.statements`, from DuckDB's plan of a statement over stubs.
 
     ``only_named``: the stubs had only the columns that the text names · ``unneeded``: the tables of which DuckDB proves
-    that no row is needed, by number.
+    that no row is needed, by number · ``unclear``: the names by which tables are joined, but the plan does not tell
+    which.
     """
 
     scans: Sequence[Scan] = ()
@@ -68,6 +71,7 @@ class _Rules:
     aggregates: Sequence[Aggregates] = ()
     only_named: bool = False
     unneeded: Collection[int] = ()
+    unclear: Collection[str] = ()
 
 
 def pruned_tables(
@@ -99,6 +103,8 @@ def pruned_tables(
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
         if number in rules.unneeded:
             table.reasons.append(f"no row can satisfy the conditions: {survivors.total_files:,} files skipped")
+        for name in sorted({column.parts[0] for column in schema_of(index, con).columns.values()} & {*rules.unclear}):
+            table.reasons.append(f"joins by {name} are not used: DuckDB's plan does not tell whose column it is")
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
@@ -185,7 +191,13 @@ def _rules(
     if root is None:
         return _Rules()
     groups = not (places.grouping_sets or parsed.hidden)
-    rules = _rules_of(root, printed_columns(root, stubs, text), groups, only_named)
+    columns = printed_columns(root, stubs, text)
+    rules = _rules_of(root, columns, groups, only_named)
+    shared = shared_spellings(stubs) if respelled and not parsed.foreign else ()
+    if shared and (untraced(root, columns, shared) or not all(scan.complete for scan in rules.scans)):
+        root = _in_turns(root, stubs, lambda turn: make_stubs(schemas, text, only_named=only_named, turn=turn), planned)
+        columns = printed_columns(root, stubs, text)
+        rules = replace(_rules_of(root, columns, groups, only_named), unclear=untraced(root, columns, shared))
     if parsed.statement.kind == "SELECT" and any(node.name == "EMPTY_RESULT" for node in root.walk()):
         scanned = {node.place for node in root.walk()}
         rules = replace(rules, unneeded=[number for number in range(len(stubs)) if number not in scanned])
@@ -198,6 +210,25 @@ def _rules(
             if other is None or not tells_apart(root, stubs, other, others):
                 return certain
     return rules
+
+
+def _in_turns(
+    root: Node,
+    stubs: Sequence[Stub],
+    respelled: Callable[[int], list[Stub]],
+    planned: Callable[[Sequence[Stub]], Node | None],
+) -> Node:
+    """A plan that tells apart columns of names of one letter, by further plans over stubs in other spellings; the plan
+    itself if there are none, or they differ in more."""
+    turns = [(root, stubs)]
+    while True:
+        further = respelled(len(turns))
+        if all(one.labels == first.labels for one, first in zip(further, stubs, strict=True)):
+            return told_apart(turns) or root
+        plan = planned(further)
+        if plan is None:
+            return root
+        turns.append((plan, further))
 
 
 def _rules_of(root: Node, columns: Sequence[StubColumns], groups: bool, only_named: bool) -> _Rules:
