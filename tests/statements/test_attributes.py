@@ -493,6 +493,23 @@ def test_a_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
         assert "the version of which they are is gone" in _equals_duckdb(statement, con, facts=facts, customer=customer)
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_dimension_without_versions_is_not_used(tmp_path: Path, indexed: bool) -> None:
+    """The table that a statement joins may have other rows than the Arrow table or folder that the writer joined."""
+    without_versions: object = CUSTOMERS
+    if indexed:
+        (tmp_path / "folder").mkdir()
+        pq.write_table(CUSTOMERS, tmp_path / "folder" / "0.parquet")
+        without_versions = zskip.index(tmp_path / "folder")
+    facts = _facts(tmp_path, joins={"customer": (without_versions, {"ck": "k"})})
+    swapped = pa.array(["EUROPE", "ASIA", "ASIA"])
+    customer = zskip.write(CUSTOMERS.set_column(1, "region", swapped), tmp_path / "other", by=["k"])
+    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
+    with duckdb.connect() as con:
+        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+    assert "they are of no version of it" in explained
+
+
 def test_a_delta_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
     """The new table has a version of the same number, whose files are still its own."""
     path = tmp_path / "customer"

@@ -190,7 +190,9 @@ class _Stale(NamedTuple):
         added = None if version is None else _added_since(self.source.survivors, version)
         if added is None:
             self._explain(
-                "the version of which they are is gone, or had other columns" if version else "they were not computed"
+                "the version of which they are is gone, or had other columns"
+                if version
+                else "they are of no version of it"
             )
             return everything
         if not len(added):
