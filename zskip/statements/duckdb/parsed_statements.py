@@ -86,6 +86,11 @@ class Parsed:
     of_user: bool
     hidden: bool
 
+    @property
+    def only_named(self) -> bool:
+        """Whether it needs only the columns that its text names. The text of a function of the user is not in it."""
+        return self.statement.kind == "SELECT" and self.places.only_named and not (self.of_user or self.hidden)
+
     def schemas(self, con: duckdb.DuckDBPyConnection) -> dict[str, pa.Schema]:
         """The tables' schemas by their names in the text."""
         return {place.name: schema_of(index, con).arrow for place, index in self.found}

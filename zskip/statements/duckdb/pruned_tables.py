@@ -181,7 +181,7 @@ def _rules(
         edits += file_columns(words, schemas)
         return engine_plan(con, edited(text, edits)[explained_start(words) :], stubs, params, begun)
 
-    root, only_named = None, parsed.settled and places.only_named
+    root, only_named = None, parsed.only_named
     if only_named:
         stubs = make_stubs(schemas, text, only_named=True, respelled=respelled)
         root = planned(stubs)

@@ -89,10 +89,9 @@ def changes_of(parsed: Parsed, freshness: str) -> dict[Index, Changes | None]:
 
 def whole_tables(parsed: Parsed, freshness: str) -> list[PrunedTable]:
     """The tables of a statement that is not pruned, in textual order."""
-    only_named = parsed.settled and parsed.places.only_named
     changes = changes_of(parsed, freshness)
     return [
-        PrunedTable(Survivors.of_all(index, changes[index] or None), None, (), only_named=only_named)
+        PrunedTable(Survivors.of_all(index, changes[index] or None), None, (), only_named=parsed.only_named)
         for _, index in parsed.found
     ]
 
@@ -162,7 +161,7 @@ def _may_gain(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> bool:
         searched = places.searched | (places.joined if len(parsed.found) > 1 else set())
         if not any(_may_skip(index, searched) for _, index in parsed.found):
             return answered and not searched
-    elif not (parsed.settled and places.only_named):
+    elif not parsed.only_named:
         return True
     elif not any(_may_skip(index, named_columns(schema_of(index, con).arrow, text).names) for _, index in parsed.found):
         return answered
