@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from zskip.plan.scan import Scan
     from zskip.statements.aggregates import IndexRows
+    from zskip.tablelog.index import Index
 
 
 _NAMES = count(1)
@@ -260,6 +261,8 @@ def _literals(texts: Sequence[str | None]) -> str:
 # | it is NULL in every row, or the index does not know | the file's footer; in an object store, the index  |
 
 _MOST_CLASSES = 4
+# Of so many files, a column is looked at once for all statements, in all of them.
+_MOST_AT_ONCE = 1000
 _HELD, _NULL, _UNKNOWN = 1, 2, 3
 _CACHED_BYTES = 64
 _Names = tuple[str | None, ...]
@@ -324,18 +327,33 @@ def _states(survivors: Survivors, wanted: Sequence[StoredColumn]) -> np.ndarray:
         states[:indexed] = _HELD
         asked = [number for number in asked if set(leaves.get(wanted[number].name, ())) & snapshot.added.keys()]
         states[:indexed, asked] = _UNKNOWN
-    paths = [path for number in asked for path in leaves.get(wanted[number].name, ())]
-    if not paths or not indexed:
+    columns = tuple((tuple(leaves.get(wanted[number].name, ())), wanted[number].default is None) for number in asked)
+    if not indexed or not any(paths for paths, _ in columns):
         return states
-    columns = index.files_at(survivors.numbers, paths).statistics.columns
-    for number in asked:
-        name = wanted[number].name
-        for path in leaves.get(name, ()):
-            something = pc.or_kleene(columns[path].has_value, columns[path].has_nan)
-            states[:indexed, number][np.asarray(pc.fill_null(something, False))] = _HELD
+    if len(index) > _MOST_AT_ONCE:
+        states[:indexed, asked] = _states_in_index(index, survivors.numbers, columns)
+        return states
+    known = index.once(
+        ("states", columns), lambda: _states_in_index(index, np.arange(len(index)), columns), lambda found: found.nbytes
+    )
+    states[:indexed, asked] = known[survivors.numbers]
+    return states
+
+
+def _states_in_index(index: Index, files: np.ndarray, columns: Sequence[tuple[Sequence[str], bool]]) -> np.ndarray:
+    """What the index says of some columns (the second axis) in some of its files.
+
+    ``columns``: the paths of the leaves of each, and whether it is NULL where a file lacks it.
+    """
+    statistics = index.files_at(files, [path for paths, _ in columns for path in paths]).statistics.columns
+    states = np.full((len(files), len(columns)), _UNKNOWN, np.int8)
+    for number, (paths, lacks_as_null) in enumerate(columns):
+        for path in paths:
+            something = pc.or_kleene(statistics[path].has_value, statistics[path].has_nan)
+            states[np.asarray(pc.fill_null(something, False)), number] = _HELD
             # A struct of NULLs is not NULL.
-            if len(snapshot.schema.columns[path].parts) == 1 and wanted[number].default is None:
-                states[:indexed, number][~np.asarray(pc.fill_null(something, True))] = _NULL
+            if len(index.snapshot.schema.columns[path].parts) == 1 and lacks_as_null:
+                states[~np.asarray(pc.fill_null(something, True)), number] = _NULL
     return states
 
 
