@@ -131,6 +131,9 @@ def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_
     assert table.verify().clean
     require_same_answers(zskip.open(tmp_path / "facts"), left, lake)
     assert zs.table(spark, tmp_path / "facts").columns == first.column_names
+    for act in (zs.read, zs.delete):
+        with pytest.raises(zskip.UnknownColumn, match="is a dimension"):
+            act(spark, tmp_path / "facts", where="customer.code = 'c1'")
 
 
 def test_a_workload_finds_the_attributes_of_a_frame(spark: SparkSession, lake: Path, tmp_path: Path) -> None:

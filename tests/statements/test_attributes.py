@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Timer
 
@@ -762,6 +762,41 @@ def test_the_name_of_a_version_is_taken(tmp_path: Path) -> None:
         with pytest.raises(zskip.InvalidOption, match="Rename that column"):
             zskip.write(rows, tmp_path / "new", by=[by], joins={"c": (dimension, {"ck": "k"})})
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda table, where: table.plan(where),
+        lambda table, where: table.delete(where),
+        lambda table, where: table.verify(where),
+        lambda table, where: zskip.read(table.uri, where=where),
+        lambda table, where: table.plan(where, dialect="spark"),
+        lambda table, where: table.plan(f"f.v > 3 AND main.{where}"),
+        lambda table, where: table.plan(where.upper()),
+        lambda table, where: table.plan("customer.part.x < 3"),
+        lambda table, where: table.plan(duckdb.ColumnExpression("customer", "v") < 3),
+        lambda table, where: main(["delete", table.uri, where, "--traceback"]),
+    ],
+)
+def test_a_dimension_does_not_qualify_a_column_of_the_facts(
+    tmp_path: Path, act: Callable[[zskip.Table, str], object]
+) -> None:
+    """The name before the dot was passed over, and facts were deleted by their own column."""
+    table = _facts(tmp_path)
+    table.append(pa.table({"ck": [1], "v": [0], "part": [{"x": 1}]}))
+    with pytest.raises(zskip.UnknownColumn, match=r"is a dimension: .*zskip\.sql joins"):
+        act(table, "customer.v < 3")
+    assert zskip.open(table.uri).count() == 101
+    assert table.plan("facts.v < 3").count() == 4
+    assert table.plan("f.part.x < 3").count() == 1
+
+
+def test_a_struct_may_be_named_as_a_dimension_is(tmp_path: Path) -> None:
+    facts = pa.table({"ck": [1, 2], "c": [{"v": 7}, {"v": 8}], "v": [8, 7]})
+    table = zskip.write(facts, tmp_path / "facts", by=["v"], joins={"c": (CUSTOMERS, {"ck": "k"})})
+    assert table.plan("c.v = 7").to_arrow().equals(facts.slice(0, 1))
+    assert table.plan("f.c.v = 7").to_arrow().equals(facts.slice(0, 1))
 
 
 def test_rows_without_a_key_have_no_attributes(tmp_path: Path) -> None:

@@ -52,10 +52,17 @@ class Names:
         if column is None:
             path = join_path(names)
             dotted = in_quotes(path) in self.schema.columns
-            hint = " One has this name with the dot in it: put it in quotes." if dotted else None
+            if dotted:
+                hint = " One has this name with the dot in it: put it in quotes."
+            elif dimension := next(filter(self._is_dimension, names[:-1]), None):
+                hint = (
+                    f" {in_quotes(dimension)} is a dimension: a predicate names the table's own columns, without a "
+                    "qualifier. zskip.sql joins the table with its dimensions."
+                )
+            else:
+                hint = nearest(path, self.schema.columns)
             raise UnknownColumn(
-                f"There is no column {path if dotted else in_quotes(path)}."
-                f"{hint or nearest(path, self.schema.columns)}{_text_hint(node)}",
+                f"There is no column {path if dotted else in_quotes(path)}.{hint}{_text_hint(node)}",
                 self.source.text,
                 span(self.source, node),
             )
@@ -88,10 +95,15 @@ class Names:
         # If a column has the first name, it is not a table's: the other names are inside the column, perhaps map keys.
         longest = max((len(column.parts) for column in self.schema), default=0)
         for skip in range(max(0, len(names) - longest), 1 if self._leaves_under(names[0]) else len(names)):
+            if skip and self._is_dimension(names[skip - 1]):
+                return None  # the name of a dimension's column, which a column of this table may have as well
             found = self.schema.find(names[skip:], case_sensitive=self.case_sensitive)
             if found is not None:
                 return found
         return None
+
+    def _is_dimension(self, name: str) -> bool:
+        return name.lower() in self.schema.dimensions
 
     def leaves_of_struct(self, node: exp.Expr) -> list[Column]:
         """The leaves, except lists, of the one struct that an expression names; none if it names something else."""

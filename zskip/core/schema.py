@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -113,12 +113,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, leaves of structs included; lists and maps are leaves that have no order."""
+    """The columns of a table, leaves of structs included; lists and maps are leaves that have no order.
+
+    ``dimensions``: the names, in lower case, of tables that it is joined with: none of them qualifies its columns.
+    """
 
     arrow: pa.Schema
+    dimensions: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def __reduce__(self) -> tuple[type[Schema], tuple[pa.Schema]]:
-        return Schema, (self.arrow,)
+    def __reduce__(self) -> tuple[type[Schema], tuple[pa.Schema, frozenset[str]]]:
+        return Schema, (self.arrow, self.dimensions)
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:

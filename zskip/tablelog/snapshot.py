@@ -260,6 +260,11 @@ class Snapshot:
     unknown: tuple[str, ...] = ()
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        names = frozenset(each.name.lower() for each in self.dimensions)
+        if self.schema.dimensions != names:
+            object.__setattr__(self, "schema", Schema(self.schema.arrow, names))
+
     def __repr__(self) -> str:
         totals = self.totals
         return (
@@ -270,7 +275,9 @@ class Snapshot:
     @property
     def indexed(self) -> Schema:
         """The columns of the index: those of the table, and the attributes of its dimensions."""
-        return Schema(with_attributes(self.schema.arrow, self.dimensions)) if self.dimensions else self.schema
+        if not self.dimensions:
+            return self.schema
+        return Schema(with_attributes(self.schema.arrow, self.dimensions), self.schema.dimensions)
 
     def followed_by(self, **changes: Any) -> Snapshot:
         """The version after this one: the same table with some fields changed.
