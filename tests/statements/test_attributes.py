@@ -677,6 +677,44 @@ def test_a_workload_that_names_no_dimension_of_the_joins_warns(
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize(
+    ("statement", "texts", "warning"),
+    [
+        ("SELECT sum(v) FROM f, d, dim x WHERE fk = d.dk AND d.cat = 'c1'", ["\"d.cat\" = 'c1'"], ""),
+        ("WITH a AS (FROM d WHERE cat = 'c1') SELECT v FROM f, a WHERE fk = dk", ["\"d.cat\" = 'c1'"], ""),
+        ("WITH a AS (FROM d WHERE cat = 'c1') SELECT v FROM f JOIN a ON f.v = a.dk", [], "on d propose no attributes"),
+        ("SELECT v FROM f, d, o WHERE fk = dk AND d.cat = 'c1' AND f.cat = 2 AND v < 9", ["cat = 2 AND v < 9"], "on d"),
+        ("SELECT v FROM f, 'lake/dim' x WHERE v = x.dk AND x.cat = 'c1'", [], "on lake/dim propose no attributes"),
+        ("SELECT v FROM f WHERE EXISTS (FROM d WHERE cat = 'c1' AND f.nothing = dk)", [], "on d propose"),
+        ("SELECT dk FROM d WHERE cat = 'c1'", [], ""),
+        ("cat = 3", ["cat = 3"], ""),
+        ("\"d.cat\" = 'c1'", ["\"d.cat\" = 'c1'"], ""),
+    ],
+)
+def test_a_workload_does_not_take_a_column_of_a_dimension_for_one_of_the_facts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, statement: str, texts: list[str], warning: str
+) -> None:
+    """Of a statement without a plan, or without a join by the keys, each column of that name was the facts'."""
+    zskip.write(pa.table({"dk": range(9), "cat": [f"c{n % 3}" for n in range(9)]}), tmp_path / "dim", by=["dk"])
+    facts = pa.table({"fk": [1, 2, 3], "cat": [1, 2, 3], "v": [1, 2, 3]})
+    joins = given_joins({"d": (str(tmp_path / "dim"), {"fk": "dk"})})
+    found, read = star_workload([statement, "SELECT * FROM f WHERE v = 1"], joins, "f", Schema(facts.schema), None)
+    assert [text for text in found if text != '"v" = 1'] == texts
+    assert read[0].attributes == (("cat",) if "d.cat" in str(texts) else ())
+    assert warning in caplog.text
+    assert warning or not caplog.text
+
+
+def test_a_workload_that_leaves_no_condition_is_refused(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    for query, message in (
+        ("SELECT v FROM facts, customer c WHERE facts.v = c.k AND c.region = 'ASIA'", "an attribute of a dimension"),
+        ("customer.region = 'ASIA'", "put it in quotes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            table.advise([query])
+
+
 def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> None:
     """Statements name a table by its path, however many roles it has."""
     nation = str(tmp_path / "nation")

@@ -6,12 +6,16 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from zskip.binder.bind import bind
+from zskip.binder.workload_sql import is_query, table_query
 from zskip.core.schema import Schema, join_path
+from zskip.errors import InvalidOption, shown
 from zskip.language import Predicate, conjunction
 from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
@@ -39,8 +43,9 @@ def star_workload(
 
     A query names a dimension as ``joins`` does, or by the last part of its path; of several such roles, a table plays
     those by whose keys it is joined. ``facts``: the name of the facts in the queries, unless these name but one table
-    besides the dimensions · ``schema``: the facts'. A query that DuckDB cannot plan over these tables is returned as it
-    is; a warning names each table that is neither.
+    besides the dimensions · ``schema``: the facts'. Of a query that DuckDB cannot plan over these tables, only the
+    conditions on the facts are left; a predicate is returned as it is. Warnings name each table that is neither, and
+    each statement whose conditions on a dimension are left out.
     """
     schemas = {join.name: schema_of(join, storage_options) for join in joins}
     star = _Star(schema, schemas, tuple(_unread(join, schemas[join.name]) for join in in_order(joins)))
@@ -54,10 +59,17 @@ def star_workload(
             name,
             ", ".join(schemas),
         )
-    conditions = [star.conditions(query, facts.lower()) for query in queries]
-    read = {path for found in conditions for one in found for path in one.columns}
-    texts = tuple(one for query, found in zip(queries, conditions, strict=True) for one in _texts(found) or (query,))
-    return texts, tuple(
+    texts: list[str] = []
+    read: set[str] = set()
+    for query in queries:
+        found = star.conditions(query, facts.lower())
+        if found or is_query(query):
+            texts += _texts(found) or star.own_conditions(query, facts.lower())
+        else:
+            found = [bind(query, star.joined)]
+            texts.append(query)
+        read |= {path for one in found for path in one.columns}
+    return tuple(texts), tuple(
         replace(
             join,
             attributes=tuple(
@@ -105,32 +117,48 @@ class _Star:
     schemas: Mapping[str, Schema]
     dimensions: tuple[Dimension, ...]
 
+    @cached_property
+    def joined(self) -> Schema:
+        """The columns of the facts, and those of the dimensions as ``dimension.column``."""
+        fields = list(self.schema.arrow)
+        for name, each in self.schemas.items():
+            fields += [pa.field(attribute_name(name, field.name), field.type) for field in each.arrow]
+        return Schema(pa.schema(fields), frozenset(name.lower() for name in self.schemas))
+
     def roles_of(self, name: str) -> list[Dimension]:
         """The dimensions that may have this name in a statement."""
-        return [each for each in self.dimensions if name in (each.name.lower(), Path(each.uri).name.lower())]
+        return [each for each in self.dimensions if name in {each.name.lower(), Path(each.uri).name.lower()} - {""}]
+
+    def own_conditions(self, statement: str, facts: str) -> list[str]:
+        """The condition on the facts' own columns that the text of a statement has; none for a dimension's columns."""
+        named = {_name(place) for place in table_places(statement, own_connection()).tables}
+
+        def may_be_facts(name: str) -> bool:
+            return name == facts if facts in named else not self.roles_of(name)
+
+        query = table_query(statement, self.schema, is_table=lambda table: may_be_facts(Path(table.name).name.lower()))
+        return [] if query is None else [query.condition]
 
     def conditions(self, statement: str, facts: str) -> list[Predicate]:
         """The conditions on the facts that a statement's plan applies, one for each place where it reads them under a
         condition. Those on dimensions are conditions on the columns ``dimension.column``."""
         import duckdb
 
-        fields = list(self.schema.arrow)
-        for name, each in self.schemas.items():
-            fields += [pa.field(attribute_name(name, field.name), field.type) for field in each.arrow]
-        joined = Schema(pa.schema(fields))
         places = [
             (place, self.roles_of(_name(place)))
             for place in table_places(statement, own_connection()).tables
             if _name(place) == facts or self.roles_of(_name(place))
         ]
         schemas = [self.schemas[roles[0].name] if roles else self.schema for _, roles in places]
-        found = []
+        found: list[Predicate] = []
+        facts_places = [number for number, (_, roles) in enumerate(places) if not roles]
         with duckdb.connect() as con:
             con.execute("SET TimeZone = 'UTC'")  # as conditions are bound that no setting affects: they are joined
             stubs = make_stubs([each.arrow for each in schemas], statement)
             edits = [(one.start, one.end, stub_sql(one, stub)) for (one, _), stub in zip(places, stubs, strict=True)]
             root = engine_plan(con, edited(statement, edits), stubs)
             if root is None:
+                self._warn_of_unused([place for place, roles in places if roles and facts_places], statement)
                 return []
             columns = printed_columns(root, stubs, statement)
             joins = closed(join_keys(root, columns))
@@ -142,16 +170,30 @@ class _Star:
                     names = {label: attribute_name(dimension.name, one) for label, one in known[place].printed.items()}
                     known[place] = known[place]._replace(printed=names)
                 scans = [scan for scan in root.scans(known) or () if scan.place == place]
-                return conditions_of(scans, joined, lambda: session_of(con)).predicate
+                return conditions_of(scans, self.joined, lambda: session_of(con)).predicate
 
-            for number in (number for number, (_, roles) in enumerate(places) if not roles):
+            used = set(facts_places)
+            for number in facts_places:
                 played = [
                     one for one in reached(self.dimensions, joins, number) if one.dimension in places[one.place][1]
                 ]
+                used |= {one.place for one in played}
                 parts = [condition(number), *(condition(one.place, one.dimension) for one in played)]
                 if given := [part for part in parts if part is not None]:
                     found.append(conjunction(given))
+            unused = [number for number in range(len(places)) if facts_places and number not in used]
+            filtered = [number for number in unused if condition(number, places[number][1][0]) is not None]
+            self._warn_of_unused([places[number][0] for number in filtered], statement)
         return found
+
+    def _warn_of_unused(self, places: Sequence[Place], statement: str) -> None:
+        """Warn of the tables of dimensions whose conditions in a statement propose nothing."""
+        if places:
+            _LOG.warning(
+                "Conditions on %s propose no attributes, as zskip finds no join by the keys of joins= in: %s",
+                ", ".join(dict.fromkeys(place.name for place in places)),
+                shown(statement),
+            )
 
 
 def with_attributes(
@@ -164,5 +206,7 @@ def with_attributes(
     """As `star_workload`, with rows of the facts joined with the attributes."""
     schema = Schema(rows.schema)
     texts, joins = star_workload(queries, joins, facts, schema, storage_options)
+    if queries and not texts:
+        raise InvalidOption("No query of the workload filters on a column of the table or an attribute of a dimension.")
     star = joined_with(joins, schema, (), storage_options)
     return texts, rows if star is None else star.with_attributes(rows)
