@@ -749,6 +749,10 @@ def test_a_workload_tells_the_roles_of_a_table_by_its_joins(tmp_path: Path) -> N
             {"joins": {"c": (pa.table({"k": [{"a": 1}], "region": ["A"]}), {"ck": "k"})}},
             "with k, struct<a: int64>: keys are",
         ),
+        (
+            {"joins": {"c": (CUSTOMERS.set_column(0, "k", CUSTOMERS["k"].cast("uint64")), {"ck": "k"})}},
+            "ck, int64, with k, uint64: .* uint64 is compared with uint64 alone: cast one of the two",
+        ),
         ({"joins": {"a": (CUSTOMERS, {"b.k": "k"}), "b": (CUSTOMERS, {"a.k": "k"})}}, "in a circle"),
         ({"joins": {"c": (CUSTOMERS, {"c.k": "k"})}}, '"c.k" reads as a column of the dimension "c" itself'),
         ({"joins": {"c": (CUSTOMERS, {"ck": "k", "v": "k"})}}, "several columns with one key of 'c'"),
@@ -761,6 +765,21 @@ def test_joins_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, obje
     with pytest.raises(zskip.InvalidOption, match=message):
         _facts(tmp_path, **{"by": ["c.region"] if "joins" in change else ["customer.region"], **change})
     assert not change.get("joins") or not (tmp_path / "facts").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("custmer.region", "customer.region"),
+        ("CUSTOMER.REGION", "customer.region"),
+        ("customer.regoin", "region"),
+        ("ckk", "ck"),
+        ("no", "ck, v, customer.k, customer.region"),
+    ],
+)
+def test_a_misspelt_attribute_is_suggested(tmp_path: Path, name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f'(Did you mean "|There are: ){meant}'):
+        _facts(tmp_path, by=[name])
 
 
 def test_a_field_of_a_struct_is_no_attribute(tmp_path: Path) -> None:

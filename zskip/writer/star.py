@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.schema import Schema, split_path
 from zskip.engines.arrow import to_arrow
-from zskip.errors import InvalidOption, SchemaMismatch, ZskipError, in_quotes, nearest, row_shown
+from zskip.errors import InvalidOption, SchemaMismatch, UnknownColumn, ZskipError, in_quotes, nearest, row_shown
 from zskip.plan import find_survivors
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, options_for
@@ -278,24 +278,43 @@ def joined_with(
     """
     if not joins:
         return None
+    ordered = in_order(joins)
     wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
         parts = split_path(attribute)
         name = ".".join(parts)
         owner, column = owner_of(name, wanted)
         if owner is None:
+            _require_column(attribute, schema, joins, storage_options)
             continue
         if schema.find([owner, column]) is not None or (len(parts) > 1 and schema.find([name]) is not None):
             raise InvalidOption(f'The rows have a column "{attribute}" already: give the dimension another name.')
         if schema.find([name]) is None and column not in wanted[owner]:  # a name in quotes is that of a column
             wanted[owner].append(column)
     loaded: list[_Loaded] = []
-    for join in in_order(joins):
+    for join in ordered:
         further = _keys_of(join.name, joins)
         loaded.append(_load(join, wanted[join.name], further, schema, loaded, storage_options))
     star = Star(tuple(loaded))
     star.require_distinct_names(schema)
     return star
+
+
+def _require_column(
+    name: str, schema: Schema, joins: Sequence[Join], storage_options: Mapping[str, Any] | None
+) -> None:
+    """Raise `UnknownColumn`, with a hint at the attributes too, for a name that is no column of the rows."""
+    try:
+        schema.column(name)
+    except UnknownColumn as error:
+        attributes = [
+            attribute_name(join.name, attribute)
+            for join in joins
+            for attribute in schema_of(join, storage_options).arrow.names
+        ]
+        raise UnknownColumn(
+            f"There is no column {in_quotes(name)}.{nearest(name, [*schema.columns, *attributes])}"
+        ) from error
 
 
 def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
@@ -433,9 +452,10 @@ def _require_comparable(join: Join, keys: Mapping[str, pa.DataType], facts: Sche
         owner, name = owner_of(column, known)
         type, own = facts.column(name).type if owner is None else known[owner].field(name).type, keys[key]
         type = type.value_type if t.is_dictionary(type) else type
-        whole = t.is_integer(type) and t.is_integer(own) and pa.uint64() not in (type, own)
-        if not whole and not (type == own and t.is_exact(type)):
+        integers, unsigned = t.is_integer(type) and t.is_integer(own), pa.uint64() in (type, own)
+        if not (integers and not unsigned) and not (type == own and t.is_exact(type)):
+            hint = " uint64 is compared with uint64 alone: cast one of the two." if integers else ""
             raise InvalidOption(
                 f"joins= compares {column}, {type}, with {key}, {own}: keys are integers, or strings, dates, "
-                "timestamps or decimals of one type."
+                f"timestamps or decimals of one type.{hint}"
             )
