@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -209,7 +210,8 @@ class Star:
             got = zskip.sql(statement, self.con, tables=tables).fetchall()
             assert sorted(map(repr, got)) == sorted(map(repr, expected)), statement
             if not number % 4:
-                pruned += "attributes of" in str(zskip.explain(statement, self.con, tables=tables))
+                explained = zskip.explain(statement, self.con, tables=tables)
+                pruned += re.search("attributes of (?!.*: no join)", explained) is not None
         return pruned
 
     def aliases(self, rows: dict[str, pa.Table]) -> str:
@@ -314,6 +316,37 @@ def test_explain_names_the_dimension_its_condition_and_why_it_is_not_used(tmp_pa
     assert "the version of which they are is gone" in zskip.explain(statement)
 
 
+RENAMED = pa.table({"kk": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
+AS_TEXT = pa.table({"k": ["1", "2", "3"], "region": ["ASIA", "EUROPE", "ASIA"]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "join", "unused"),
+    [
+        (CUSTOMERS, "JOIN {c} c ON ck = k WHERE region = 'ASIA'", False),
+        (CUSTOMERS, "JOIN {c} c ON ck = k WHERE k > 2", False),
+        (CUSTOMERS, "JOIN {c} c ON v = k WHERE k > 2", False),
+        (CUSTOMERS, "JOIN {c} c ON v = k WHERE region = 'ASIA'", True),
+        (CUSTOMERS, "LEFT JOIN {c} c ON ck = k AND region = 'ASIA'", True),
+        (CUSTOMERS, "JOIN {c} a ON ck = a.k JOIN {c} b ON v = b.k WHERE b.region = 'ASIA'", True),
+        (RENAMED, "JOIN {c} c ON ck = kk WHERE region = 'ASIA'", True),
+        (RENAMED, "JOIN {c} c ON ck = kk WHERE kk > 2", False),
+        (AS_TEXT, "JOIN {c} c ON CAST(ck AS VARCHAR) = k WHERE region = 'ASIA'", True),
+        (AS_TEXT, "JOIN {other} c ON ck = k WHERE region = 'ASIA'", False),
+    ],
+)
+def test_explain_says_which_keys_no_join_has(tmp_path: Path, rows: pa.Table, join: str, unused: bool) -> None:
+    facts = _facts(tmp_path)
+    zskip.write(CUSTOMERS, tmp_path / "other", by=["k"])
+    if rows is not CUSTOMERS:
+        zskip.write(rows, tmp_path / "customer", by=["region"], mode="overwrite")
+    names = {"c": f"'{tmp_path}/customer'", "other": f"'{tmp_path}/other'"}
+    explained = zskip.explain(f"SELECT count(*), sum(v) FROM '{facts.uri}' f {join.format(**names)}")
+    reason = f"attributes of {names['c']} are not used: no join that could skip files has ck = k"
+    assert explained.count(reason) == unused
+    assert explained.count("are not used: no join") == unused
+
+
 def _equals_duckdb(statement: str, con: duckdb.DuckDBPyConnection, **tables: zskip.Table) -> str:
     """Check the answer by that over the tables' rows; the text of `zskip.explain`."""
     for name, table in tables.items():
@@ -344,7 +377,7 @@ def test_one_null_of_a_key_of_two_columns(tmp_path: Path) -> None:
     # By one of the keys, a row of the facts has other partners than the one whose attributes it has.
     with duckdb.connect() as con:
         statement = "SELECT count(*) FROM {facts} f JOIN {prices} p ON ck = a WHERE grade = 'x'"
-        assert "attributes" not in _equals_duckdb(statement, con, facts=facts, prices=prices)
+        assert "are not used: no join" in _equals_duckdb(statement, con, facts=facts, prices=prices)
 
 
 @pytest.mark.parametrize(
@@ -368,10 +401,12 @@ def test_keys_that_are_equal_by_a_collation(tmp_path: Path, setting: str, join: 
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE collated (k VARCHAR COLLATE NOCASE); SET default_collation = '{setting}'")
         statement = f"SELECT count(*), sum(v) FROM {{facts}} f JOIN {join} WHERE region = 'r1'"
-        assert "attributes" not in _equals_duckdb(statement, con, facts=facts, customer=customer)
+        assert "are not used: no join" in _equals_duckdb(statement, con, facts=facts, customer=customer)
         con.execute("RESET default_collation")
         plain = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'r1'"
-        assert "attributes" in _equals_duckdb(plain, con, facts=facts, customer=customer)
+        explained = _equals_duckdb(plain, con, facts=facts, customer=customer)
+        assert "attributes" in explained
+        assert "are not used" not in explained
 
 
 def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:

@@ -109,6 +109,10 @@ def test_a_dimension_in_iceberg_that_changes(tmp_path: Path) -> None:
     checked()
     table.append(NEW.set_column(0, "k", pa.array([410, 411])))
     checked()
+    with table.update_schema() as update:
+        update.rename_column("k", "kk")
+    explained = zskip.explain(statement(tmp_path, address).replace("ck = k", "ck = kk"))
+    assert "are not used: no join that could skip files has ck = k\n" in f"{explained}\n"
 
 
 def test_rows_of_a_dimension_in_delta_that_come_back(tmp_path: Path) -> None:

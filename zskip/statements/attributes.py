@@ -16,7 +16,7 @@ After "Dimensions Based Data Clustering and Zone Maps" (Ziauddin 2017) and MTO (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -60,8 +60,13 @@ def prune_by_attributes(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys]
         return
     joins = closed([join for join in joins if can_prune(tables, join)])
     for number in facts:
-        for one in reached(tables[number].survivors.index.snapshot.dimensions, joins, number):
+        dimensions = tables[number].survivors.index.snapshot.dimensions
+        found = reached(dimensions, joins, number)
+        for one in found:
             _prune(tables[number], one, tables, ask)
+        used = {number, *(one.place for one in found)}
+        others = [table for place, table in enumerate(tables) if place not in used]
+        tables[number].reasons.extend(dict.fromkeys(_unreached(dimensions, others)))
 
 
 def closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
@@ -110,10 +115,25 @@ def reached(dimensions: Sequence[Dimension], joins: Sequence[JoinKeys], facts: i
     return found
 
 
+def _unreached(dimensions: Sequence[Dimension], tables: Sequence[JoinedTable]) -> Iterator[str]:
+    """Why conditions on dimensions in these tables skip no facts: no join has the keys, of which one may be renamed."""
+    for table in tables:
+        for dimension in dimensions:
+            if dimension.uri == table.survivors.index.storage.uri and _reads_attribute(table, dimension):
+                keys = " and ".join(f"{column} = {key}" for column, key in dimension.keys)
+                yield f"attributes of {table.name} are not used: no join that could skip files has {keys}"
+
+
+def _reads_attribute(table: JoinedTable, dimension: Dimension) -> bool:
+    predicate = table.survivors.predicate
+    paths = {join_path([name]) for name in dimension.attributes.names}
+    return predicate is not None and not paths.isdisjoint(predicate.columns)
+
+
 def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask: Ask) -> None:
     dimension, source = one.dimension, tables[one.place]
     predicate = source.survivors.predicate
-    if predicate is None or not predicate.columns & {join_path([name]) for name in dimension.attributes.names}:
+    if predicate is None or not _reads_attribute(source, dimension):
         return
     chain, null_safe = one.chain, [join for each in one.chain for join in each.joins if join.nulls]
     if null_safe and len(chain) > 1:
