@@ -347,9 +347,9 @@ class Table:
 
         ``on``: the column, or the columns, that identify a row; −0.0 equals 0.0, and NaN equals NaN. The source must
         have all columns, one row for each key, and no NULL in a key; what exceeds ``memory_limit`` is spilled. Files
-        with such rows are rewritten, so keys that are spread over the whole layout rewrite the whole table. ``batch``,
-        ``storage_options`` and the other options as for `append`. A Delta or Iceberg table is changed by a commit of
-        its format, and keeps its schema.
+        with such rows are rewritten, so keys that are spread over the whole layout rewrite the whole table. The rows of
+        a Spark DataFrame are collected on this machine. ``batch``, ``storage_options`` and the other options as for
+        `append`. A Delta or Iceberg table is changed by a commit of its format, and keeps its schema.
 
         If other writers change the same rows meanwhile, it starts again from the newest version. Raises
         `InvalidOption`, which names a key that is NULL or occurs twice, `SchemaMismatch`, `UnknownColumn` and

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -637,6 +639,29 @@ def test_a_frame_brings_its_own_session(spark: SparkSession, tmp_path: Path) -> 
     table.refresh()
     assert table.overwrite(rows).rows == 60
     assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(60))
+
+
+def test_an_upsert_reads_a_frame_as_an_append_does(spark: SparkSession, tmp_path: Path) -> None:
+    """Also in tables of other formats. Spark's own stream of a frame failed for any instant."""
+    sql = (
+        "SELECT id, timestamp '2024-07-01 12:00:00' AS at, timestamp_ntz '2024-03-31 02:30:00' AS clock, "
+        "array(named_struct('t', timestamp '2024-01-01 12:00:00')) AS deep FROM range({})"
+    )
+    with setting(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        own = zskip.write(spark.sql(sql.format("0, 5")), tmp_path / "own", by="id")
+        rows = own.to_arrow()
+        write_deltalake(tmp_path / "delta", rows)
+        catalog = load_catalog("c", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+        catalog.create_namespace("n")
+        iceberg = catalog.create_table("n.t", rows.schema)
+        iceberg.append(rows)
+        for table in (own, zskip.open(tmp_path / "delta"), zskip.open(iceberg)):
+            done = table.upsert(spark.sql(sql.format("3, 8")), on="id")
+            assert (done.inserted, done.updated) == (3, 2)
+            found = table.to_arrow().sort_by("id").to_pylist()
+            assert found == [{**rows.slice(0, 1).to_pylist()[0], "id": id} for id in range(8)]
+            assert table.upsert(spark.sql(sql.format("3, 8")), on=["id", "at"]).inserted == 0
+    assert found[0]["at"] == dt.datetime(2024, 7, 1, 16, tzinfo=dt.UTC)
 
 
 def test_a_condition_may_mention_columns_that_are_not_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -108,6 +108,11 @@ def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str,
     return _Rows(source, storable_schema(arrow_schema(source.schema)))
 
 
+def collected(df: DataFrame) -> pa.Table:
+    """All rows of a DataFrame on this machine, in the types in which Spark would write them: instants are in UTC."""
+    return df.toArrow().cast(arrow_schema(df.schema))
+
+
 def _rows_of_scan(session: SparkSession, scan: Scan, schema: pa.Schema) -> _Rows:
     """The rows that a scan selects, under the time zone and ANSI mode of its predicate, not the session's."""
     _require_writable(schema)

@@ -19,7 +19,7 @@ from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
 from zskip.tablelog.index import Index
 from zskip.writer.look_ups import LookUps
-from zskip.writer.open_source import open_source
+from zskip.writer.open_source import open_source, session_of
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
 from zskip.writer.row_source import RowSource, of_reader
@@ -88,7 +88,7 @@ LOCAL = Backend(open_storage, open_source, _rows_of_scan, count, _rows_of_files,
 
 def backend_of(session: Any, source: Any = None) -> Backend:
     """This machine, or the cluster of a Spark session. A Spark DataFrame as the source brings its own session."""
-    if session is None and type(source).__module__.startswith("pyspark.sql."):
-        session = getattr(source, "sparkSession", None)
+    if session is None:
+        session = session_of(source)
     found: Backend = LOCAL if session is None else late_loading.engine("spark session").backend(session)
     return found

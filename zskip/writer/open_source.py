@@ -12,6 +12,7 @@
 | the path of a zskip table                               | the files of its newest snapshot; of a folder  |
 |                                                         | that is only indexed, those that lie there now |
 | the path or object of a Delta or Iceberg table          | its live rows, once                            |
+| Spark DataFrame                                         | collected by its session                       |
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip.core import late_loading
 from zskip.core import types as t
 from zskip.core.schema import identifier
 from zskip.errors import InvalidOption, SchemaError
@@ -53,6 +55,8 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         source = pa.Table.from_batches([source])
     if _is_polars_lazy_frame(source):
         source = source.collect(engine="streaming")
+    if session_of(source) is not None:
+        source = late_loading.engine("spark session").collected(source)
     if isinstance(source, Mapping) or _are_rows(source) or _is_data_frame(source):
         source = _of_values(source)
     if isinstance(source, pa.Table):
@@ -134,6 +138,11 @@ def _inner_types(type: DuckDBPyType) -> Iterator[DuckDBPyType]:
             if isinstance(child, DuckDBPyType):  # not the length of an array
                 yield child
                 yield from _inner_types(child)
+
+
+def session_of(source: Any) -> Any:
+    """The session of a Spark DataFrame; None for anything else."""
+    return getattr(source, "sparkSession", None) if type(source).__module__.startswith("pyspark.sql.") else None
 
 
 def _live_rows(table: Any, storage_options: Mapping[str, Any] | None) -> RowSource | None:
