@@ -12,6 +12,7 @@ import pytest
 
 import zskip
 from tests import one_in
+from zskip.errors import UnknownColumn
 
 LONG = pa.int64()
 INNER = pa.struct([("c", pa.string()), ("d", LONG)])
@@ -85,6 +86,18 @@ def test_a_field_is_selected_by_name(table: zskip.Table) -> None:
         (6, None, None, None),
         (7, None, None, None),
     ]
+
+
+def test_a_field_among_columns_is_pointed_at_its_column(tmp_path: Path) -> None:
+    table = zskip.write(FILES["as_the_table"], tmp_path / "t", by="n")
+    for read in (table.plan().to_arrow, table.plan().to_duckdb, table.head):
+        for name, hint in (
+            ("s.i.d", 'Take the whole column "s"'),
+            ("S.a", 'Take the whole column "s"'),
+            ("x.a", "There are: n, s"),
+        ):
+            with pytest.raises(UnknownColumn, match=f'There is no column "{name}". {hint}'):
+                read(columns=[name])
 
 
 def test_rows_keep_their_values_when_they_are_appended_and_rewritten(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def names_given(given: object, option: str) -> tuple[str, ...]:
     return listed
 
 
+def unknown_column(name: str, names: Sequence[str]) -> UnknownColumn:
+    """The error about a column of rows that is not there: a field of a struct is read with its whole column."""
+    outer = next((each for each in names if each.lower() == split_path(name)[0].lower()), None)
+    hint = nearest(name, names) if outer is None else f" Take the whole column {in_quotes(outer)}."
+    return UnknownColumn(f"There is no column {in_quotes(name)}.{hint}")
+
+
 def join_names(paths: Sequence[str]) -> str:
     """Paths as one text, separated by commas: the inverse of `split_names`.
 

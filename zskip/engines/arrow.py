@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.casts import cast
-from zskip.core.schema import identifier, names_given
+from zskip.core.schema import identifier, names_given, unknown_column
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import reading, refuse_variants
-from zskip.errors import SchemaError, UnknownColumn, naming, nearest
+from zskip.errors import SchemaError, naming
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.storage import hive
 
@@ -151,7 +151,7 @@ def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
     columns = names_given(columns, "columns")
     for name in columns:
         if name not in arrow.names:
-            raise UnknownColumn(f'There is no column "{name}".{nearest(name, arrow.names)}')
+            raise unknown_column(name, arrow.names)
     return pa.schema([arrow.field(name) for name in columns], arrow.metadata)
 
 

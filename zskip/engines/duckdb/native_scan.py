@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import identifier, names_given
+from zskip.core.schema import identifier, names_given, unknown_column
 from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
-from zskip.errors import SchemaError, UnknownColumn, UnsafePath, nearest
+from zskip.errors import SchemaError, UnsafePath
 from zskip.storage import hive
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ def _require_known(names: Sequence[str], schema: pa.Schema) -> None:
     known = {name.lower() for name in schema.names}
     for name in names:
         if name.lower() not in known:
-            raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
+            raise unknown_column(name, schema.names)
 
 
 def _refuse_ambiguous(names: Sequence[str]) -> None:
