@@ -451,13 +451,16 @@ def test_what_is_no_address_of_a_server(in_s3: Place) -> None:
     url, options = in_s3
     keys = {"access_key_id": "key", "secret_access_key": "secret", "retry_config": AT_ONCE}
     without_http = {name: value for name, value in options.items() if name != "client_options"}
-    with pytest.raises(TableError, match='needs "allow_http": True'):
+    with pytest.raises(TableError, match=r'needs "allow_http": True.*--storage-option allow_http=true.*AWS_ALLOW_HTTP'):
         zskip.open(url, storage_options={**without_http, **keys})
     nobody = {name: value for name, value in options.items() if "endpoint" not in name}
     with pytest.raises(TableError, match="no answer came from there"):
         zskip.open(url, storage_options={**nobody, **keys, "endpoint": "http://127.0.0.1:9"})
     with pytest.raises(InvalidOption, match="'regoin' is not valid"):
         zskip.open(url, storage_options={**options, "regoin": "eu-west-1"})
+    with pytest.raises(InvalidOption, match='"key" is "access_key_id" here, "secret" is "secret_access_key" here') as e:
+        zskip.open(url, storage_options={"key": "k3y", "secret": "s3cr3t"})
+    assert "s3cr3t" not in str(e.value)
 
 
 @pytest.mark.parametrize(("heading", "scheme"), [("## S3", "s3"), ("## Google", "gs"), ("## Azure", "az")])

@@ -39,6 +39,7 @@ _MEMORY: dict[str, store.MemoryStore] = {}
 _STORE_ARGUMENTS = ("client_options", "retry_config", "credential_provider")
 _ENVIRONMENT_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
+_NAMES_OF_S3FS = {"key": "access_key_id", "secret": "secret_access_key", "anon": "skip_signature"}
 _NO_RETRIES = {"max_retries": 0}
 
 
@@ -70,8 +71,10 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             )
         except (exceptions.BaseError, TypeError, ValueError) as error:
             _shorten(error)
+            names = [f'"{name}" is "{here}" here' for name, here in _NAMES_OF_S3FS.items() if name in config]
+            hint = f" {', '.join(names)}." if names and _STORES[scheme] is store.S3Store else ""
             raise InvalidOption(
-                f'The store at "{without_secrets(url)}" cannot be opened: {_client_message(error)}'
+                f'The store at "{without_secrets(url)}" cannot be opened: {_client_message(error)}{hint}'
             ) from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
@@ -306,7 +309,8 @@ _CAUSES = {
     'another region. Give it as "region" in storage_options, or as AWS_REGION',
     r"NoSuchBucket|ContainerNotFound|Error performing list request.*404 Not Found": "there is no such bucket or "
     "container at this endpoint. Create it, or correct its name",
-    "builder error": 'an endpoint that begins with http:// needs "allow_http": True in storage_options',
+    "builder error": 'an endpoint that begins with http:// needs "allow_http": True in storage_options, '
+    "--storage-option allow_http=true in a shell, or for S3 AWS_ALLOW_HTTP=true in the environment",
     "error sending request|dns error": "no answer came from there. Check the endpoint, or the name of the account",
     "InvalidAccessKeyId": "the store does not know this access key",
     "SignatureDoesNotMatch|AuthenticationFailed": "the secret key, or the signature, is not that of the access key",
