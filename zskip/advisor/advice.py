@@ -176,6 +176,8 @@ class Advice:
             lines += [f"This is the advice for {selected}, selected at random.", ""]
         if self.keep:
             lines.append("Keep the layout of today: no candidate reads noticeably less.")
+            if self.files == 1:
+                lines.append("They are one file each, and of more files some can be skipped: files=50, or --files 50.")
         else:
             lines += [f"writing the best takes about {_duration(self.rewrite_seconds)}:", self.command]
             if self.bench_command:
