@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -112,10 +113,19 @@ def test_zsh_takes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     subprocess.run(["zsh", "-f", "-n", str(tmp_path / "_zskip")], check=True)
 
 
+def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    top = parser()
+    (commands,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    assert len(commands.choices) > 20
+    for each in (top, *commands.choices.values()):
+        assert [line for line in each.format_help().splitlines() if len(line) > 80] == [], each.prog
+
+
 def test_the_exit_codes_are_those_of_the_docs() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     documented = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", page, re.MULTILINE))
-    printed = dict(re.findall(r"^  (\d+)\s+(.+)$", EXIT_CODES, re.MULTILINE))
+    printed = dict(re.findall(r"^  (\d+)\s+(.+)$", EXIT_CODES.replace("\n       ", " "), re.MULTILINE))
     assert {code: text.replace("`", "") for code, text in documented.items()} == printed
     assert sorted(printed) == ["0", "1", "130", "2"]
 

@@ -239,6 +239,19 @@ WRITE = (
 )
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help whose usage also breaks within options that exclude each other, which argparse keeps on one line."""
+
+    def _format_usage(self, *given: Any) -> str:
+        return "\n".join(map(self._fitted, super()._format_usage(*given).split("\n")))
+
+    def _fitted(self, line: str) -> str:
+        if len(line) <= self._width or " | " not in line:
+            return line
+        start, _, end = line.rpartition(" | ")
+        return f"{start} |\n{' ' * (len(line) - len(line.lstrip()) + 1)}{end}"
+
+
 def add_command(
     commands: Commands,
     name: str,
@@ -262,7 +275,7 @@ def add_command(
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         epilog=examples or None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     command.set_defaults(run=run, own_parser=command)
     group: Any = command

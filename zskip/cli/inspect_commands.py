@@ -61,7 +61,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "log",
         log,
-        "log what a table is asked on this machine, as a workload for advise and tend, or show it",
+        "log what a table is asked, as a workload for advise and tend, or show it",
         "path --start|--stop",
         "zskip log lake/conn --start",
     )
@@ -79,7 +79,7 @@ def add_commands(commands: Commands) -> None:
         plot,
         "draw the boxes of the files on two columns, or how many of them overlap",
         "path columns... --depth --where --output",
-        "zskip plot lake/conn src_ip dst_ip --where \"src_ip = '10.47.1.100'\" --output boxes.html",
+        "zskip plot lake/conn src_ip dst_ip --where 'src_port = 53' --output boxes.html",
         where="highlight the files that this predicate needs",
         output=".png, .svg, .pdf, .html (boxes.png or depth.png)",
     )

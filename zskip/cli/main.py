@@ -21,8 +21,9 @@ FAMILIES = (demo, write_commands, read_commands, inspect_commands)
 
 EXIT_CODES = """exit codes:
   0    done
-  1    a table, column or file is not there, the SQL is wrong, or the work failed; or verify found a defect or bad file
-  2    wrong usage: a command, an option, or a value that its option does not take
+  1    a table, column or file is not there, the SQL is wrong, or the work
+       failed; or verify found a defect or bad file
+  2    wrong usage: a command, an option, or a value that the option refuses
   130  interrupted"""
 
 
@@ -30,7 +31,7 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(
         prog="zskip",
-        description="Data skipping for Parquet: lay files out, index them, and read only what can match.",
+        description="Data skipping for Parquet: lay files out, index them, read only what may match.",
         epilog=f"{EXIT_CODES}\n\nzskip COMMAND --help lists the options of a command. Start with: zskip demo",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,7 +45,7 @@ def parser() -> Parser:
         print_completion,
         "print the script that completes zskip's commands and options in a shell",
         "shell",
-        'eval "$(zskip completion bash)"    # in ~/.bashrc; zsh: in ~/.zshrc, after compinit\n'
+        'eval "$(zskip completion bash)"  # in ~/.bashrc; zsh: ~/.zshrc, after compinit\n'
         "zskip completion fish > ~/.config/fish/completions/zskip.fish",
         common="--traceback",
         shell={"choices": SHELLS},

@@ -53,7 +53,7 @@ def add_commands(commands: Commands) -> None:
         "answer a query, reading only the files that it needs",
         f"path [predicate] --columns --limit --explain {PREDICATE} {VERSION} --csv|--json",
         "zskip query lake/conn \"src_ip = '10.47.1.100'\" --columns ts,dst_ip\n"
-        "zskip query \"SELECT dst_ip, count(*) FROM 'lake/conn' WHERE src_ip = '10.47.1.100' GROUP BY 1\"",
+        "zskip query \"SELECT dst_ip FROM 'lake/conn' WHERE src_ip = '10.47.1.100'\"",
         common="--storage-option --traceback",
         path={"metavar": "PATH_OR_SQL", "help": "a table, or a whole SELECT over tables"},
         predicate="what stands after WHERE, if a table is given",

@@ -121,7 +121,7 @@ def add_commands(commands: Commands) -> None:
     add(
         "tend",
         method("tend", "tending"),
-        "run the maintenance that is due within a budget: refresh, sketches, optimize, joins, vacuum",
+        "refresh, sketch, optimize, join and vacuum: what is due, within a budget",
         "path --max-seconds --max-bytes --older-than --dry-run --recluster",
         examples="zskip tend lake/conn --max-seconds 600 --max-bytes 10GB",
         older_than="vacuum keeps younger files (7 days)",
