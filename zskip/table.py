@@ -80,6 +80,11 @@ _SAMPLED_FILES = 200
 _FEWEST_ASKED, _MUCH_LESS = 20, 0.8
 """Logged plans by which a layout is judged, and the share of today's reading below which another one is proposed."""
 
+_CHANGES = (
+    "zskip.cluster lays it out, and upsert replaces rows, by a commit of that format. For other changes use a library "
+    "of that format."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -971,13 +976,10 @@ class Table:
                     f"{now.type} in version {newest.version}: open the table again, and check the predicate."
                 )
 
-    def _require_own(self) -> None:
-        """Raise `UnsupportedFormat` for a table of another format."""
+    def _require_own(self, advice: str = _CHANGES) -> None:
+        """Raise `UnsupportedFormat` for a table of another format. ``advice``: what to do there."""
         if self._source is not None:
-            raise UnsupportedFormat(
-                f"{self.uri} is a table of {self._source.format.capitalize()}: zskip.cluster lays it out, and upsert "
-                "replaces rows, by a commit of that format. For other changes use a library of that format."
-            )
+            raise UnsupportedFormat(f"{self.uri} is a table of {self._source.format.capitalize()}: {advice}")
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)

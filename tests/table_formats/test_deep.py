@@ -276,6 +276,8 @@ def test_verbs_that_change_rows_are_refused() -> None:
     ):
         with pytest.raises(UnsupportedFormat, match="Delta"):
             change()
+    with pytest.raises(UnsupportedFormat, match=r"Delta: the history\(\) of deltalake .* lists its versions"):
+        opened.history()
 
 
 def test_a_plan_names_the_version_that_delta_does() -> None:

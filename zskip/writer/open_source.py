@@ -28,7 +28,7 @@ import pyarrow as pa
 from zskip.core import late_loading
 from zskip.core import types as t
 from zskip.core.schema import identifier
-from zskip.errors import InvalidOption, SchemaError
+from zskip.errors import InvalidOption, SchemaError, shown
 from zskip.plan import find_survivors
 from zskip.tablelog.table_folders import format_of_object
 from zskip.writer.paths import is_folder, open_paths
@@ -170,6 +170,9 @@ def _are_rows(source: object) -> bool:
 
 def _of_values(source: Any) -> pa.Table:
     """A table of columns by name, of rows or of a frame. Raises `SchemaError` if their values make no table."""
+    for name, values in source.items() if isinstance(source, Mapping) else ():
+        if _is_single(values):
+            raise SchemaError(f'A column is a list of values, and "{name}" is {shown(values)}: write a list.')
     try:
         if isinstance(source, Mapping) or _is_data_frame(source):
             return pa.table(dict(source) if isinstance(source, Mapping) else source)
@@ -177,6 +180,14 @@ def _of_values(source: Any) -> pa.Table:
         return pa.table({name: [row.get(name) for row in source] for name in names})
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(f"These values make no table: {error}") from error
+
+
+_OF_ARRAYS = ("__iter__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
+
+
+def _is_single(value: object) -> bool:
+    """Whether a value is none of several; a text is one value, not its letters."""
+    return isinstance(value, str | bytes) or not any(hasattr(value, name) for name in _OF_ARRAYS)
 
 
 def _is_polars_lazy_frame(source: object) -> bool:
