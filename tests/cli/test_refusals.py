@@ -88,6 +88,8 @@ CASES = [
     (1, "query \"SELECT * FROM 'plain'\"", "but 1 Parquet file. Index them by"),
     (1, "info new", "zskip write or zskip index"),
     (1, "query \"SELECT * FROM 'lake/new'\"", "zskip write or zskip index"),
+    (2, "delete raw TRUE", "zskip cluster PATH --by … lays them out in place"),
+    (2, "delete raw TRUE", "zskip write PATH NEW_PATH --by … writes a table of their rows"),
     (1, "index none", "There is no folder "),
     (1, "index raw", "Add --refresh"),
     (1, "index corrupt", "a.parquet"),

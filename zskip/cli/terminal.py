@@ -65,15 +65,21 @@ def as_typed(message: str, flags: Mapping[str, str]) -> str:
 
     >>> as_typed('Say mode="append", or give sketches=.', {"mode": "--mode", "sketches": "--sketch"})
     'Say --mode append, or give --sketch.'
+    >>> as_typed("Lay it out by zskip.cluster(path, by=…).", {"files": "--files"})
+    'Lay it out by zskip cluster PATH --by ….'
     """
 
     def option(found: re.Match[str]) -> str:
         value = "" if found[2] in (None, "True") else found[2].strip('"')
         return f"{flags[found[1]]}{' ' if value else ''}{value}"
 
+    def command(found: re.Match[str]) -> str:
+        return f"zskip {found[1]} {found[2].upper().replace(', ', ' ')} --by …"
+
     # Text after a slash, a quote or a bracket comes from the user.
     keyword = rf"(?<![\w./\"'(\[])({'|'.join(flags)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
-    return re.sub(r"\bzskip\.(?=(?:write|index)\b(?!\())", "zskip ", re.sub(keyword, option, message))
+    message = re.sub(r"\bzskip\.(?=(?:write|index|cluster)\b(?!\())", "zskip ", re.sub(keyword, option, message))
+    return re.sub(r"\bzskip\.(write|cluster)\((\w+(?:, \w+)*), by=…\)", command, message)
 
 
 @contextmanager
