@@ -240,6 +240,22 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: zskip.sql("SELECT * FROM t", tables=f), InvalidOption, "tables= is a mapping of names to tables"),  # type: ignore[arg-type]
     (lambda f: made(f).verify(predicates=2), InvalidOption, "random= is the number"),  # type: ignore[arg-type]
     (lambda f: made(f).optimize(zz=1), InvalidOption, "There are: full, dry_run, max_bytes, session, memory_limit"),  # type: ignore[call-arg]
+    *(
+        (
+            lambda f, verb=verb: getattr(made(f), verb)(*([ROWS] if verb == "append" else ()), by="n"),  # type: ignore[misc]
+            InvalidOption,
+            r"zskip\.cluster\(path, by=…\) lays a table out anew",
+        )
+        for verb in ("optimize", "append", "tend")
+    ),
+    *(
+        (lambda f, given=given: made(f).plan(**given), InvalidOption, message)  # type: ignore[misc]
+        for given, message in (
+            ({"predicate": "n = 1", "where": "n = 2"}, "all choose rows; give one"),
+            ({"where": "n = 1", "filters": [("n", "=", 1)]}, "all choose rows; give one"),
+            ({"filters": "n = 1"}, "filters= is a list of filters"),
+        )
+    ),
     # options that were taken, or raised errors of Python's
     (lambda f: laid_out(f, layout=-5), InvalidOption, "layout= is one of auto, tiles"),
     (lambda f: laid_out(f, progress=5), InvalidOption, "progress= is a function"),

@@ -591,6 +591,7 @@ def test_filters_as_pandas_and_pyarrow_take_them(tmp_path: Path) -> None:
         pq.write_table(rows, tmp_path / "rows.parquet")
         expected = pq.read_table(tmp_path / "rows.parquet", filters=filters)
         assert zskip.read(tmp_path / "t", filters=filters).sort_by("a").equals(expected)
+        assert zskip.open(tmp_path / "t").plan(filters=filters).to_arrow().sort_by("a").equals(expected)
     assert len(table.plan([("a", "=", 3)])) == 1
     with pytest.raises(InvalidOption, match="is no list of filters"):
         table.plan([[("a", "=", 3)], []])

@@ -392,13 +392,11 @@ def read(
     ``[("a", "=", 1), ("b", "in", [2, 3])]`` for AND, a list of such lists for OR. Raises `InvalidOption` for both of
     them, and the errors of `open` and `Table.plan`.
     """
-    if where is not None and filters is not None:
-        raise InvalidOption("where= and filters= both choose rows; give one of them.")
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
     require_choice("into", into, ways)
     check_options(columns=columns, filters=filters)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
-    return ways[into](table.plan(where if filters is None else filters), columns)
+    return ways[into](table.plan(where=where, filters=filters), columns)
 
 
 def repair(

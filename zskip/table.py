@@ -167,6 +167,8 @@ class Table:
         self,
         predicate: Condition | None = None,
         *,
+        where: Condition | None = None,
+        filters: list[Any] | None = None,
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Parameters | None = None,
@@ -175,13 +177,18 @@ class Table:
         """The files and row groups that may hold a row for which the predicate is TRUE.
 
         ``predicate``: SQL, a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning, or a
-        list as ``filters`` of `zskip.read` ·
+        list as ``filters`` of `zskip.read` · ``where`` and ``filters``: other names of it, as `zskip.read` has them ·
         ``dialect``: of the SQL, by sqlglot's name · ``timezone``: of the session, an IANA name · ``params``: values for
         ``?`` and ``$name`` · ``freshness``: for a folder that zskip only indexes, "list" lists it to find changed files
         and "trust" does not; the files of a table that zskip wrote never change.
 
-        Raises `SqlError`, which points at the error in the text.
+        Raises `SqlError`, which points at the error in the text, and `InvalidOption` for two predicates.
         """
+        check_options(filters=filters)
+        given = [each for each in (predicate, where, filters) if each is not None]
+        if len(given) > 1:
+            raise InvalidOption("The predicate, where= and filters= all choose rows; give one of them.")
+        predicate = given[0] if given else None
         found = planning.logged(
             self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
         )
@@ -520,7 +527,9 @@ class Table:
         """The available versions, the newest first, at most ``limit``."""
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
-        self._require_own()
+        self._require_own(
+            "the history() of deltalake or pyiceberg lists its versions, and zskip.open(path, version=…) opens them."
+        )
         return [
             Version(
                 snapshot.version,

@@ -26,6 +26,7 @@ CASES = [
     (2, "repair t", 'there is no "repair". "zskip index --repair" rebuilds'),
     (2, "refresh raw", 'there is no "refresh". "zskip index --refresh" takes'),
     (2, "plan t --where 'a = 1'", 'there is no option "--where": the predicate stands behind the path, in quotes.'),
+    (2, "optimize t --by b", 'there is no option "--by" here: zskip cluster lays a table out by other columns.'),
     (2, "write a b --mode apend", 'Did you mean "append"?'),
     (2, "plan t a = 1", '"=" is one argument too many. Quote a predicate that has spaces.'),
     (2, "plan t a -- --b", '"--b" is one argument too many.'),

@@ -210,6 +210,8 @@ class Parser(argparse.ArgumentParser):
         first = unknown[0].partition("=")[0]
         if first == "--where" and any(action.dest == "predicate" for action in self._actions):
             self.error('there is no option "--where": the predicate stands behind the path, in quotes.')
+        if first == "--by":
+            self.error('there is no option "--by" here: zskip cluster lays a table out by other columns.')
         self.error(f'there is no option "{first}".{nearest(first, self._option_string_actions, listed=True)}')
 
 

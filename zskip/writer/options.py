@@ -33,6 +33,7 @@ _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
 ROW_GROUP_ROWS = 122_880
 _LEAST_GROUPS, _LEAST_GROUP_ROWS = 16, 4_096
+_OF_CLUSTER = ("by", "layout", "files", "rows_per_file", "file_size", "weights", "workload")
 CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
@@ -230,5 +231,7 @@ def resources_of(options: Resources, *own: str) -> WriteOptions:
     known = [*own, *Resources.__annotations__]
     unknown = [name for name in options if name not in Resources.__annotations__]
     if unknown:
-        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], known)}')
+        anew = " zskip.cluster(path, by=…) lays a table out anew."
+        hint = anew if unknown[0] in _OF_CLUSTER else nearest(unknown[0], known)
+        raise InvalidOption(f'There is no option "{unknown[0]}" here.{hint}')
     return WriteOptions(**options)
