@@ -431,13 +431,9 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
     nation = zskip.write(pa.table({hop: range(4), "zone": ["n", "s", "n", "e"]}), tmp_path / "nation", by=[hop])
     rows = {key: range(40), f"to_{hop}": [number % 4 for number in range(40)]}
     customer = zskip.write(pa.table(rows), tmp_path / "customer", by=[key])
-    facts = zskip.write(
-        pa.table({key: [number * 7 % 40 for number in range(800)], "v": range(800)}),
-        tmp_path / "facts",
-        by=["nation.zone"],
-        joins={"customer": (customer, {key: key}), "nation": (nation, {f"customer.to_{hop}": hop})},
-        files=3,
-    )
+    given = pa.table({key: [number * 7 % 40 for number in range(800)], "v": range(800)})
+    joins = {"customer": (customer, {key: key}), "nation": (nation, {f"customer.to_{hop}": hop})}
+    facts = zskip.write(given, tmp_path / "facts", by=["nation.zone"], joins=joins, files=3)
     with duckdb.connect() as con:
         for statement in (
             f"FROM {{facts}} f JOIN {{customer}} c ON f.{key} = c.{key} JOIN {{nation}} n ON to_{hop} = n.{hop}",
@@ -447,6 +443,9 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
             explained = _equals_duckdb(text, con, facts=facts, customer=customer, nation=nation)
             assert ("'e': 2 files skipped" in explained) == pruned
             assert (f"joins by {key} are not used" in explained) != pruned
+            named = text.format(facts="facts", customer="customer", nation="nation")
+            found, _ = star_workload([named], given_joins(joins), "facts", Schema(given.schema), None)
+            assert list(found) == (["\"nation.zone\" = 'e'"] if pruned else [])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from zskip.errors import InvalidOption, shown
 from zskip.language import Predicate, conjunction
 from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
+from zskip.statements.duckdb.pruned_tables import in_turns
 from zskip.statements.duckdb.session import session_of
-from zskip.statements.duckdb.stubs import engine_plan, make_stubs, printed_columns, stub_sql
+from zskip.statements.duckdb.stubs import Stub, engine_plan, make_stubs, printed_columns, stub_sql
 from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
 from zskip.statements.joins import join_keys
+from zskip.statements.plan_tree import Node
 from zskip.storage import Storage
 from zskip.tablelog.dimensions import Dimension, attribute_name, require_attributes
 from zskip.tablelog.snapshot import Snapshot
@@ -154,12 +156,18 @@ class _Star:
         facts_places = [number for number, (_, roles) in enumerate(places) if not roles]
         with duckdb.connect() as con:
             con.execute("SET TimeZone = 'UTC'")  # as conditions are bound that no setting affects: they are joined
-            stubs = make_stubs([each.arrow for each in schemas], statement)
-            edits = [(one.start, one.end, stub_sql(one, stub)) for (one, _), stub in zip(places, stubs, strict=True)]
-            root = engine_plan(con, edited(statement, edits), stubs)
+
+            def planned(stubs: Sequence[Stub]) -> Node | None:
+                over = [(one.start, one.end, stub_sql(one, stub)) for (one, _), stub in zip(places, stubs, strict=True)]
+                return engine_plan(con, edited(statement, over), stubs)
+
+            respelled = partial(make_stubs, [each.arrow for each in schemas], statement)
+            stubs = respelled()
+            root = planned(stubs)
             if root is None:
                 self._warn_of_unused([place for place, roles in places if roles and facts_places], statement)
                 return []
+            root, _ = in_turns(root, stubs, statement, lambda turn: respelled(turn=turn), planned)
             columns = printed_columns(root, stubs, statement)
             joins = closed(join_keys(root, columns))
 

@@ -191,13 +191,12 @@ def _rules(
     if root is None:
         return _Rules()
     groups = not (places.grouping_sets or parsed.hidden)
-    columns = printed_columns(root, stubs, text)
-    rules = _rules_of(root, columns, groups, only_named)
-    shared = shared_spellings(stubs) if respelled and not parsed.foreign else ()
-    if shared and (untraced(root, columns, shared) or not all(scan.complete for scan in rules.scans)):
-        root = _in_turns(root, stubs, lambda turn: make_stubs(schemas, text, only_named=only_named, turn=turn), planned)
-        columns = printed_columns(root, stubs, text)
-        rules = replace(_rules_of(root, columns, groups, only_named), unclear=untraced(root, columns, shared))
+    unclear: Collection[str] = ()
+    if respelled and not parsed.foreign:
+        root, unclear = in_turns(
+            root, stubs, text, lambda turn: make_stubs(schemas, text, only_named=only_named, turn=turn), planned
+        )
+    rules = replace(_rules_of(root, printed_columns(root, stubs, text), groups, only_named), unclear=unclear)
     if parsed.statement.kind == "SELECT" and any(node.name == "EMPTY_RESULT" for node in root.walk()):
         scanned = {node.place for node in root.walk()}
         rules = replace(rules, unneeded=[number for number in range(len(stubs)) if number not in scanned])
@@ -212,23 +211,35 @@ def _rules(
     return rules
 
 
-def _in_turns(
+def in_turns(
     root: Node,
     stubs: Sequence[Stub],
-    respelled: Callable[[int], list[Stub]],
+    text: str,
+    respelled: Callable[[int], Sequence[Stub]],
     planned: Callable[[Sequence[Stub]], Node | None],
-) -> Node:
-    """A plan that tells apart columns of names of one letter, by further plans over stubs in other spellings; the plan
-    itself if there are none, or they differ in more."""
+) -> tuple[Node, set[str]]:
+    """A plan that tells apart columns of names of one letter, by further plans over stubs in other spellings; and the
+    names by which it joins tables, but does not tell which.
+
+    The plan itself if it is clear, or the others differ in more. ``respelled``: the stubs of each further turn.
+    """
+    shared, columns = shared_spellings(stubs), printed_columns(root, stubs, text)
+    if not shared:
+        return root, shared
+    if not untraced(root, columns, shared) and all(scan.complete for scan in root.scans(columns) or ()):
+        return root, set()
     turns = [(root, stubs)]
-    while True:
-        further = respelled(len(turns))
-        if all(one.labels == first.labels for one, first in zip(further, stubs, strict=True)):
-            return told_apart(turns) or root
+    while _labels(further := respelled(len(turns))) != _labels(stubs):
         plan = planned(further)
         if plan is None:
-            return root
+            return root, untraced(root, columns, shared)
         turns.append((plan, further))
+    root = told_apart(turns) or root
+    return root, untraced(root, printed_columns(root, stubs, text), shared)
+
+
+def _labels(stubs: Sequence[Stub]) -> list[tuple[str, ...]]:
+    return [stub.labels for stub in stubs]
 
 
 def _rules_of(root: Node, columns: Sequence[StubColumns], groups: bool, only_named: bool) -> _Rules:
