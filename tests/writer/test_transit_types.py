@@ -261,7 +261,7 @@ def bits_as(values: list[int | None], type: pa.DataType) -> pa.Array:
 @settings(max_examples=15)
 def test_whole_numbers_come_back(type: pa.DataType, parts: list[list[int | None]]) -> None:
     schema = pa.schema([("n", type)])
-    narrow = NarrowForms(schema, 1000)
+    narrow = NarrowForms(schema, 1000, 100_000)
     given = [bits_as(part, type) for part in parts]
     forms = [narrow.narrowed(pa.table([part], schema=schema))["n"] for part in given]
     widths = [form.type.bit_width for form in forms]
@@ -272,9 +272,9 @@ def test_whole_numbers_come_back(type: pa.DataType, parts: list[list[int | None]
 
 def test_small_numbers_are_narrow() -> None:
     rows = pa.table({str(type): bits_as([0, 100, None], type) for type in WHOLE})
-    assert set(NarrowForms(rows.schema, 1000).narrowed(rows).schema.types) == {pa.int8(), pa.uint8()}
+    assert set(NarrowForms(rows.schema, 1000, 100_000).narrowed(rows).schema.types) == {pa.int8(), pa.uint8()}
     none = pa.table({"n": pa.nulls(5, pa.int64())})
-    assert NarrowForms(none.schema, 1000).narrowed(none).schema.types == [pa.int8()]
+    assert NarrowForms(none.schema, 1000, 100_000).narrowed(none).schema.types == [pa.int8()]
 
 
 TEXTS = st.lists(st.lists(st.none() | st.sampled_from([*"abcdefgh", "", "é" * 9]), max_size=6), min_size=1, max_size=6)
@@ -287,7 +287,7 @@ def test_texts_come_back_also_when_they_become_too_many(
     parts: list[list[str | None]], most: int, most_bytes: int
 ) -> None:
     schema = pa.schema([("s", ENCODED_STRING)])
-    narrow = NarrowForms(schema, most_bytes)
+    narrow = NarrowForms(schema, most_bytes, 100_000)
     given = [pa.array(part, pa.string()).dictionary_encode() for part in parts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrowing, "_MOST_STRINGS", most)
@@ -303,7 +303,7 @@ def test_texts_come_back_also_when_they_become_too_many(
 
 def test_codes_outgrow_a_byte() -> None:
     schema = pa.schema([("s", ENCODED_STRING)])
-    narrow = NarrowForms(schema, 10_000)
+    narrow = NarrowForms(schema, 10_000, 100_000)
     parts = [pa.array([f"{n:03d}" for n in range(first, first + 100)]).dictionary_encode() for first in (0, 50, 250)]
     forms = [narrow.narrowed(pa.table([part], schema=schema))["s"] for part in parts]
     assert [form.type for form in forms] == [pa.int8(), pa.int16(), pa.int16()]
@@ -316,7 +316,7 @@ def test_the_order_in_which_texts_are_met_does_not_show() -> None:
     parts = [pa.table([pa.array(list(part)).dictionary_encode()], schema=schema) for part in ("ca", "ab", "cd")]
     found = []
     for order in ([0, 1, 2], [2, 1, 0]):
-        narrow = NarrowForms(schema, 1000)
+        narrow = NarrowForms(schema, 1000, 100_000)
         forms = {number: narrow.narrowed(parts[number]) for number in order}
         found.append([narrow.widened("s", forms[number]["s"]).chunk(0) for number in range(3)])
     for one, other in zip(*found, strict=True):
@@ -327,7 +327,7 @@ def test_the_order_in_which_texts_are_met_does_not_show() -> None:
 def test_an_ordered_dictionary_keeps_its_order() -> None:
     sizes = pa.DictionaryArray.from_arrays(pa.array([2, 0, None], pa.int32()), ["S", "M", "L"], ordered=True)
     rows = pa.table({"size": sizes})
-    assert NarrowForms(rows.schema, 1000).narrowed(rows).equals(rows)
+    assert NarrowForms(rows.schema, 1000, 100_000).narrowed(rows).equals(rows)
 
 
 def growing(rows: int) -> pa.Table:

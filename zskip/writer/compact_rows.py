@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 
+# To narrow a column takes as long as to move so many rows of it.
+_FEW_ROWS = 1_000
 _MOST_STRINGS = np.iinfo(np.int16).max
 
 
@@ -31,7 +33,7 @@ class NarrowForms:
     """The narrow forms of the rows of one write; safe to share between threads.
 
     >>> rows = pa.table({"n": [1, None, 300], "s": pa.array(["b", "a", "b"]).dictionary_encode()})
-    >>> narrow = NarrowForms(rows.schema, 1000)
+    >>> narrow = NarrowForms(rows.schema, 1000, 100_000)
     >>> compact = narrow.narrowed(rows)
     >>> compact.schema.types
     [DataType(int16), DataType(int8)]
@@ -39,8 +41,10 @@ class NarrowForms:
     ['b', 'a', 'b']
     """
 
-    def __init__(self, schema: pa.Schema, most_bytes: int) -> None:
-        """``schema``: of the rows, with transit types · ``most_bytes``: the limit for the strings of a column."""
+    def __init__(self, schema: pa.Schema, most_bytes: int, rows: int) -> None:
+        """``schema``: of the rows, with transit types · ``most_bytes``: the limit for the strings of a column ·
+        ``rows``: of the write; few of them stay as they are."""
+        self._few = rows <= _FEW_ROWS
         self._types = {field.name: field.type for field in schema}
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
@@ -51,6 +55,8 @@ class NarrowForms:
 
     def narrowed(self, rows: pa.Table) -> pa.Table:
         """The rows in their narrow forms, at least as wide as those of earlier rows."""
+        if self._few:
+            return rows
         columns = {
             name: self._narrowed(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)
         }

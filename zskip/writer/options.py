@@ -26,11 +26,15 @@ from zskip.layouts import LAYOUTS
 from zskip.storage import Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from zskip.writer.star import Star
 
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
+# What a file takes at most to describe a column of few rows.
+_DESCRIBED_BYTES = 1_000
 ROW_GROUP_ROWS = 122_880
 _LEAST_GROUPS, _LEAST_GROUP_ROWS = 16, 4_096
 _OF_CLUSTER = ("by", "layout", "files", "rows_per_file", "file_size", "weights", "workload")
@@ -168,6 +172,11 @@ class WriteOptions:
         if self.rows_per_file is not None:
             return max(1, -(-rows // self.rows_per_file))
         return max(1, round(rows * stored / int(self.file_size or _DEFAULT_FILE_SIZE)))
+
+    def fit_in_a_file(self, rows: pa.Table) -> bool:
+        """Whether rows are so few bytes in memory that they surely make one file, and need no measure."""
+        described = rows.num_columns * _DESCRIBED_BYTES
+        return bool(rows.nbytes + described < int(self.file_size or _DEFAULT_FILE_SIZE))
 
     def report(self, phase: str, done: int, total: int | None) -> None:
         """Report the progress of a phase to the callback, if there is one."""

@@ -240,7 +240,7 @@ class _Write:
             routing, rows = self._fitted(source, profile)
             self.group_rows = self.options.group_rows(rows)
         buckets, bucket_of = self._buckets(routing.files, int(rows * profile.in_memory))
-        narrow = NarrowForms(profile.transit, self.limit // _DICTIONARY_DIVISOR)
+        narrow = NarrowForms(profile.transit, self.limit // _DICTIONARY_DIVISOR, rows)
         self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
         files = self._gather(routing, buckets, profile, narrow, rows)
         return self._written(routing, files, rows)
@@ -315,7 +315,9 @@ class _Write:
                 rows = storable_rows(given, transit)
                 head = self._stored(rows.slice(0, 1 << 16))
                 encoding = fitted_encoding(head, self.options.compression)
-                stored = stored_bytes(head, encoding) / head.num_rows if self.options.sized_by_bytes else 0.0
+                whole = source.row_count == given.num_rows == head.num_rows
+                measured = self.options.sized_by_bytes and not (whole and self.options.fit_in_a_file(head))
+                stored = stored_bytes(head, encoding) / head.num_rows if measured else 0.0
                 return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, transit, encoding)
         return _RowProfile(0.0, 0.0, 0, self.schema.arrow, None)
 
