@@ -66,7 +66,7 @@ function timeLabels(model) {
   const context = model("DatetimeTickFormatter",
     {...each([...fine, ...clock], "%Y-%m-%d"), days: "%Y", months: "", years: "", strip_leading_zeros: false});
   return {...each(fine, "%H:%M:%S.%6N"), ...each(["seconds", "minsec"], "%H:%M:%S"),
-    ...each(["minutes", "hourmin", "hours"], "%H:%M"), context, context_which: "start"};
+    ...each(["minutes", "hourmin", "hours"], "%H:%M"), days: "%d %b", months: "%b %Y", context, context_which: "start"};
 }
 
 // Makes an axis show a column: its name as the label, and its keys as dates, texts or decimals.
