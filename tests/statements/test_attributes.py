@@ -211,7 +211,7 @@ class Star:
             assert sorted(map(repr, got)) == sorted(map(repr, expected)), statement
             if not number % 4:
                 explained = zskip.explain(statement, self.con, tables=tables)
-                pruned += re.search("attributes of (?!.*: no join)", explained) is not None
+                pruned += re.search("attributes of (?!.*: zskip finds no join)", explained) is not None
         return pruned
 
     def aliases(self, rows: dict[str, pa.Table]) -> str:
@@ -342,9 +342,9 @@ def test_explain_says_which_keys_no_join_has(tmp_path: Path, rows: pa.Table, joi
         zskip.write(rows, tmp_path / "customer", by=["region"], mode="overwrite")
     names = {"c": f"'{tmp_path}/customer'", "other": f"'{tmp_path}/other'"}
     explained = zskip.explain(f"SELECT count(*), sum(v) FROM '{facts.uri}' f {join.format(**names)}")
-    reason = f"attributes of {names['c']} are not used: no join that could skip files has ck = k"
+    reason = f"attributes of {names['c']} are not used: zskip finds no join by ck = k that could skip files"
     assert explained.count(reason) == unused
-    assert explained.count("are not used: no join") == unused
+    assert explained.count("are not used: zskip finds no join") == unused
 
 
 def _equals_duckdb(statement: str, con: duckdb.DuckDBPyConnection, **tables: zskip.Table) -> str:
@@ -377,7 +377,7 @@ def test_one_null_of_a_key_of_two_columns(tmp_path: Path) -> None:
     # By one of the keys, a row of the facts has other partners than the one whose attributes it has.
     with duckdb.connect() as con:
         statement = "SELECT count(*) FROM {facts} f JOIN {prices} p ON ck = a WHERE grade = 'x'"
-        assert "are not used: no join" in _equals_duckdb(statement, con, facts=facts, prices=prices)
+        assert "are not used: zskip finds no join" in _equals_duckdb(statement, con, facts=facts, prices=prices)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_keys_that_are_equal_by_a_collation(tmp_path: Path, setting: str, join: 
     with duckdb.connect() as con:
         con.execute(f"CREATE TABLE collated (k VARCHAR COLLATE NOCASE); SET default_collation = '{setting}'")
         statement = f"SELECT count(*), sum(v) FROM {{facts}} f JOIN {join} WHERE region = 'r1'"
-        assert "are not used: no join" in _equals_duckdb(statement, con, facts=facts, customer=customer)
+        assert "are not used: zskip finds no join" in _equals_duckdb(statement, con, facts=facts, customer=customer)
         con.execute("RESET default_collation")
         plain = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'r1'"
         explained = _equals_duckdb(plain, con, facts=facts, customer=customer)
@@ -696,6 +696,8 @@ def test_a_table_is_laid_out_anew_by_a_workload_over_its_dimensions(tmp_path: Pa
     for other in ({"workload": [text + "d.b < 3"]}, {"by": ["d.b"]}):
         with pytest.raises(zskip.InvalidOption, match=r'keeps no ranges of "d\.b"\. zskip\.write with joins='):
             zskip.cluster(tmp_path / "f", **other)
+    with pytest.raises(zskip.InvalidOption, match=r'keeps no ranges of "d\.b"\. zskip\.write with joins='):
+        zskip.open(tmp_path / "f").overwrite(facts, by=["d.b"])
 
 
 def test_a_workload_that_names_no_dimension_of_the_joins_warns(

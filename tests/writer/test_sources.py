@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -208,3 +209,25 @@ def test_a_folder_that_is_only_indexed_is_read_as_it_lies_there_now(tmp_path: Pa
     table = zskip.write(raw, tmp_path / "t", by="id")
     assert table.upsert(raw, on="id").updated == table.append(str(raw)).rows == 15
     assert sorted(table.to_arrow()["id"].to_pylist()) == sorted([*range(10, 25)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("levels", "columns"),
+    [
+        ({"id": [5, 6, 7]}, {"id": [5, 6, 7]}),  # pandas keeps equidistant numbers as a range
+        ({"id": [5, 6, 9]}, {"id": [5, 6, 9]}),
+        ({"id": [5, 6, 7], "day": [1, 2, 3]}, {"id": [5, 6, 7], "day": [1, 2, 3]}),
+        ({None: [5, 6, 9]}, {}),
+        ({"v": [5, 6, 9]}, {}),  # the column of this name is kept
+    ],
+)
+def test_the_named_index_of_a_frame_is_a_column(
+    tmp_path: Path, levels: dict[str | None, list[int]], columns: dict[str, list[int]]
+) -> None:
+    frame = pd.DataFrame({"v": [1, 2, 3]}, index=pd.MultiIndex.from_arrays([*levels.values()], names=[*levels]))
+    if len(levels) == 1:
+        frame.index = frame.index.get_level_values(0)
+    for table in (zskip.write(frame, tmp_path / "t", by="v"), zskip.open(tmp_path / "t")):
+        assert table.to_arrow().sort_by("v").to_pydict() == {**columns, "v": [1, 2, 3]}
+        table.delete("true")
+        table.append(frame)

@@ -100,7 +100,7 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
 
     share = over(weight / (edges[last + 1] - edges[first])) * np.diff(edges) / max(weight.sum(), 1.0)
     depth, read = np.rint(over(np.ones(count))).astype(np.int64) + always, over(weight) + always_rows
-    skipped = float(1.0 - (read * share).sum() / max(rows.sum(), 1.0))
+    skipped = max(0.0, float(1.0 - (read * share).sum() / max(rows.sum(), 1.0)))  # not -2e-16
     return ColumnDepth(
         units,
         float((depth * share).sum()),

@@ -121,7 +121,7 @@ def _unreached(dimensions: Sequence[Dimension], tables: Sequence[JoinedTable]) -
         for dimension in dimensions:
             if dimension.uri == table.survivors.index.storage.uri and _reads_attribute(table, dimension):
                 keys = " and ".join(f"{column} = {key}" for column, key in dimension.keys)
-                yield f"attributes of {table.name} are not used: no join that could skip files has {keys}"
+                yield f"attributes of {table.name} are not used: zskip finds no join by {keys} that could skip files"
 
 
 def _reads_attribute(table: JoinedTable, dimension: Dimension) -> bool:

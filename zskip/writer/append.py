@@ -17,6 +17,7 @@ from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
 from zskip.storage import Staged, Storage, hive
 from zskip.tablelog.commit import commit
+from zskip.tablelog.dimensions import require_attributes
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
@@ -305,7 +306,9 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
         reset |= {"by": by, "layout": "auto", "weights": None, "workload": None}
     if any(given.get(name) is not None for name in _SIZES):
         reset |= dict.fromkeys(_SIZES)
-    return replace(kept, **{**reset, **given})
+    options = replace(kept, **{**reset, **given})
+    require_attributes(options.by, snapshot.dimensions)
+    return options
 
 
 def require_managed(storage: Storage, base: Snapshot) -> None:

@@ -174,12 +174,21 @@ def _of_values(source: Any) -> pa.Table:
         if _is_single(values):
             raise SchemaError(f'A column is a list of values, and "{name}" is {shown(values)}: write a list.')
     try:
+        if _is_data_frame(source, "pandas"):
+            return _of_pandas(source)
         if isinstance(source, Mapping) or _is_data_frame(source):
             return pa.table(dict(source) if isinstance(source, Mapping) else source)
         names = dict.fromkeys(name for row in source for name in row)
         return pa.table({name: [row.get(name) for row in source] for name in names})
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(f"These values make no table: {error}") from error
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """A frame with each named index as a column. An index without a name numbers the rows, or has the numbers that a
+    filter left."""
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return pa.Table.from_pandas(frame.reset_index(level=named) if named else frame, preserve_index=False)
 
 
 _OF_ARRAYS = ("__iter__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
@@ -195,6 +204,6 @@ def _is_polars_lazy_frame(source: object) -> bool:
     return kind.__name__ == "LazyFrame" and kind.__module__.split(".")[0] == "polars"
 
 
-def _is_data_frame(source: object) -> bool:
+def _is_data_frame(source: object, *libraries: str) -> bool:
     kind = type(source)
-    return kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] in ("pandas", "polars")
+    return kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] in (libraries or ("pandas", "polars"))

@@ -666,6 +666,7 @@ class _Reader:
             name = node["column_names"][-1].casefold()
             if not scope.result or node["alias"]:  # an alias can be named in a condition
                 found.searched.update(map(str.casefold, node["column_names"]))
-            if name in scope.rows or name.startswith("unnamed_subquery"):  # DuckDB's name of a subquery without one
+            alone = len(node["column_names"]) == 1  # behind a qualifier, only a table of a schema would be a row
+            if alone and (name in scope.rows or name.startswith("unnamed_subquery")):  # DuckDB's name of one without
                 # A row as a value: a struct whose fields have the names of the columns.
                 found.only_named, found.reads_names = False, True

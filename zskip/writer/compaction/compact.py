@@ -14,7 +14,6 @@ from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
-from zskip.tablelog.dimensions import require_attributes
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
@@ -227,8 +226,6 @@ def cluster_table(
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable` and the errors of `optimize`.
     """
-    require_attributes(options.by, base.dimensions)
-    base.indexed.orderable(options.by)
     own = append.kept_options(base, WriteOptions())
     asked = {name: getattr(options, name) for name in _ASKED if getattr(options, name) is not None}
     if options.layout != "auto":
@@ -242,6 +239,7 @@ def cluster_table(
     if anew or new:
         wanted = append.changed_options(base, by if anew else None, asked)
         wanted = replace(wanted, **{name: getattr(options, name) for name in _RESOURCES})
+        base.indexed.orderable(wanted.by)
     snapshot, done = optimize(
         storage,
         base,
