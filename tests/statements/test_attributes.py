@@ -938,3 +938,21 @@ def test_appended_keys_may_be_null_of_no_type(tmp_path: Path) -> None:
     assert table.verify().clean
     statement = f"SELECT n FROM '{tmp_path}/facts' f LEFT JOIN '{tmp_path}/d' d ON f.of = d.key WHERE d.name IS NULL"
     assert zskip.sql(statement).fetchall() == [(4,)]
+
+
+def test_long_attributes_are_not_copied_to_each_fact(tmp_path: Path) -> None:
+    """50 texts of 50,000 characters, each of 400 facts: 1 GB, if each fact had its own copy."""
+    texts = pa.table({"k": range(50), "text": ["x" * 50_000 + f"{number:02}" for number in range(50)]})
+    zskip.write(texts, tmp_path / "texts", by=["k"])
+    rows = pa.table({"ck": [number * 7 % 55 for number in range(20_000)], "v": range(20_000)})
+    joins = {"texts": (str(tmp_path / "texts"), {"ck": "k"})}
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        table = zskip.write(rows, tmp_path / "facts", by=["texts.text"], joins=joins, files=10)
+    finally:
+        pa.set_memory_pool(before)
+    assert counted.max_memory() < 400e6
+    assert sorted(table.to_arrow()["v"].to_pylist()) == list(range(20_000))
+    assert not table.verify().attributes

@@ -98,6 +98,9 @@ def test_codes_count_the_boundaries_up_to_a_value(case, data):
     assert boundaries.codes(rows).tolist() == expected
     assert boundaries.codes(rows.slice(1)).tolist() == expected[1:]
     assert boundaries.codes(pa.chunked_array([rows.slice(0, 2), rows.slice(2)])).tolist() == expected
+    if arrow == pa.string():
+        for nulls in ("mask", "encode"):  # NULL among the indices, or in the dictionary
+            assert boundaries.codes(pc.dictionary_encode(rows, nulls)).tolist() == expected
 
 
 @given(columns)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
-from zskip.core.types import is_orderable, logical_type
+from zskip.core.types import is_dictionary, is_orderable, logical_type
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
 
 
@@ -111,10 +111,17 @@ class Column:
 
     def of(self, rows: pa.RecordBatch | pa.Table) -> pa.ChunkedArray:
         """This column's values in rows, plain (not dictionary-encoded); a null parent makes a null child."""
+        values = self.encoded(rows)
+        return values.cast(self.type) if is_dictionary(values.type) else values
+
+    def encoded(self, rows: pa.RecordBatch | pa.Table) -> pa.ChunkedArray:
+        """As `of`, but a dictionary of plain values stays one."""
         values = rows.column(self.parts[0])
         values = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
         for part in self.parts[1:]:
             values = pc.struct_field(values, [values.type.get_field_index(part)])
+        if is_dictionary(values.type) and values.type.value_type == self.type:
+            return values
         return values if values.type == self.type else values.cast(self.type)
 
 

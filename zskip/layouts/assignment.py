@@ -108,7 +108,7 @@ class Assignment:
         schema = Schema(rows.schema)
         return self._lookup.cells(
             [
-                boundaries.codes(schema.column(path).of(rows))
+                boundaries.codes(schema.column(path).encoded(rows))
                 for path, boundaries in zip(self.columns, self.boundaries, strict=True)
             ]
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from zskip.errors import NotOrderable
 
 Codes = NDArray[np.int32]
 Values: TypeAlias = pa.Array | pa.ChunkedArray
+_Integer = TypeVar("_Integer", np.int32, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Boundaries:
             # The column was widened after the boundaries were chosen. The wider type represents all of them exactly.
             return Boundaries(self.values.cast(arrow)).codes(values)
         chunks = [values] if isinstance(values, pa.Array) else values.chunks
-        parts = [self._codes(_cast(chunk, own)) for chunk in chunks]
+        parts = [_of_encoded(chunk, lambda plain: self._codes(_cast(plain, own))) for chunk in chunks]
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
@@ -68,9 +69,7 @@ class Boundaries:
             codes = np.ones(len(values), np.int32)
         elif _has_words(values.type) and _is_repetitive(values):
             # Search each distinct value once.
-            encoded = values.dictionary_encode()
-            distinct: Codes = np.append(self._count(encoded.dictionary) + np.int32(1), np.int32(0))
-            return distinct[np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), np.int32)]
+            return _of_encoded(values.dictionary_encode(), lambda plain: self._count(plain) + np.int32(1))
         else:
             codes = self._count(values) + np.int32(1)
         if values.null_count:
@@ -390,8 +389,8 @@ def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDA
     for column in Schema(rows.schema):
         if column.orderable:
             parts: list[NDArray[np.uint64]] = [
-                _chunk_hashes(_cast(chunk, _key_type(column.type)))
-                for chunk in column.of(rows).take(row_numbers).chunks
+                _of_encoded(chunk, partial(_chunk_hashes, _key_type(column.type)))
+                for chunk in column.encoded(rows).take(row_numbers).chunks
             ]
             hashes = _mixed(hashes ^ np.concatenate(parts))
     order = np.argsort(hashes, kind="stable")
@@ -403,7 +402,17 @@ def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDA
     return spread
 
 
-def _chunk_hashes(values: pa.Array) -> NDArray[np.uint64]:
+def _of_encoded(values: pa.Array, of: Callable[[pa.Array], NDArray[_Integer]]) -> NDArray[_Integer]:
+    """An integer for each value, 0 for NULL; found once for each entry of a dictionary."""
+    if not t.is_dictionary(values.type):
+        return of(values)
+    entries = of(values.dictionary)
+    entries = np.append(entries, entries.dtype.type(0))
+    return entries[np.asarray(values.indices.fill_null(len(values.dictionary)), np.int64)]
+
+
+def _chunk_hashes(type: pa.DataType, values: pa.Array) -> NDArray[np.uint64]:
+    values = _cast(values, type)
     if _has_words(values.type):
         words = _words(values)
         rows = np.arange(len(values))

@@ -8,9 +8,32 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.core import types as t
 
 _ROWS_AT_ONCE = 1 << 13
 LARGEST = 1_000_000
+_LONGEST_TEXT = 256
+
+
+def shortened(rows: pa.Table) -> pa.Table:
+    """Rows with the first characters of texts that are long on average: a layout is fitted to these.
+
+    A sample of whole texts would take any memory, above all one of a dimension's texts, which are of many rows each.
+    """
+    columns = [pa.chunked_array([_shortened(chunk) for chunk in column.chunks], column.type) for column in rows.columns]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def _shortened(values: pa.Array) -> pa.Array:
+    if t.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(
+            values.indices, _shortened(values.dictionary), ordered=values.type.ordered
+        )
+    if not t.is_string(values.type) or values.nbytes <= _LONGEST_TEXT * len(values):
+        return values
+    return pc.utf8_slice_codeunits(values, 0, _LONGEST_TEXT)
 
 
 def sample_size(files: int, rows_per_file: int = 400, least: int = 50_000) -> int:

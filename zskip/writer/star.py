@@ -39,8 +39,8 @@ _LOG = logging.getLogger("zskip")
 # A table of all integers from the least key to the greatest is used if it has at most so many entries for each key.
 # Otherwise Arrow builds a hash table of the keys for each part of the rows.
 _SPARSEST, _FEW_KEYS = 8, 1024
-# Attributes that repeat as often are joined as dictionaries: four bytes a row to move.
-_LEAST_REPEATS = 4
+# Attributes that repeat as often, or are longer on average, are joined as dictionaries: four bytes a row to move.
+_LEAST_REPEATS, _LONGEST_MOVED = 4, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +411,9 @@ def _repeating(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not t.is_string(column.type):
         return column
     encoded = column.dictionary_encode().combine_chunks()
-    repeats = _LEAST_REPEATS * len(encoded.dictionary) <= len(encoded)
-    return pa.chunked_array([encoded]) if repeats else column
+    distinct = encoded.dictionary
+    moved = _LEAST_REPEATS * len(distinct) <= len(encoded) or distinct.nbytes > _LONGEST_MOVED * len(distinct)
+    return pa.chunked_array([encoded]) if moved else column
 
 
 def _index_of(source: Any, storage_options: Mapping[str, Any] | None) -> tuple[Index | None, str]:

@@ -52,7 +52,7 @@ from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.paths import in_place
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
-from zskip.writer.row_sample import LARGEST, RowSample, sample_size
+from zskip.writer.row_sample import LARGEST, RowSample, sample_size, shortened
 from zskip.writer.row_source import Part, RowSource, of_parts
 from zskip.writer.scatter import (
     FILE_NUMBER,
@@ -342,7 +342,7 @@ class _Write:
         whole = given == columns and all(source.schema.field(field.name).type == field.type for field in wanted)
 
         def load(part: Part) -> tuple[pa.Table, list[tuple[str, ...]], np.ndarray]:
-            table = part()
+            table = shortened(part())
             table = table.select(given) if whole else storable_rows(table, wanted)
             keys, numbers = partition_numbers(table, options.partition_by)
             return table, keys, np.bincount(numbers, minlength=len(keys))
