@@ -703,8 +703,13 @@ class Table:
         asked = len(logged)
         if asked < _FEWEST_ASKED:
             return Step("layout", f"too few plans were logged to judge it: {asked:,} of {_FEWEST_ASKED}")
-        if not self._index.snapshot.totals.rows:
+        snapshot = self._index.snapshot
+        if not snapshot.totals.rows:
             return Step("layout", "the table has no rows")
+        laid_out = () if snapshot.layout is None else snapshot.layout.columns
+        if attributes := [path for path in laid_out if path not in snapshot.schema.columns]:
+            named = f"the layout is by {', '.join(attributes)}, and the log has no statements over dimensions"
+            return Step("layout", "was not judged", named)
         if time.monotonic() >= until:
             return Step("layout", "was not judged", "the time was over")
         advice = self.advise(logged)

@@ -511,7 +511,8 @@ def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
     statement = "SELECT count(*), sum(v) FROM {{facts}} f JOIN {{customer}} c ON ck = k WHERE {0}"
     with duckdb.connect() as con:
         for condition in ("year = 70000", "year > 1993", "year <> 1990", "year < -70000"):
-            _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
+            explained = _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
+            assert "year was int16 when the facts were written, and is int64" in explained
         customer.overwrite(pa.table({"k": [1, 2], "year": ["1995", "1990"]}))
         for condition in ("year = '1995'", "year < '2'", "starts_with(year, '19')"):
             _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
@@ -677,6 +678,18 @@ def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) ->
     assert "would refresh the attributes of" in str(table.tend(dry_run=True))
     assert "refreshed the attributes of" in str(table.tend())
     assert "refreshed" not in str(table.tend())
+
+
+def test_tend_does_not_judge_a_layout_by_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    facts = _facts(tmp_path)
+    facts.query_log.start()
+    for number in range(25):
+        facts.plan(f"v = {number}")
+    layout = facts.tend(recluster=True).steps[0]
+    assert (layout.name, layout.done) == ("layout", "was not judged")
+    assert layout.left == 'the layout is by "customer.region", and the log has no statements over dimensions'
+    assert list(facts.clustering()) == ['"customer.region"']
 
 
 def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
@@ -868,6 +881,7 @@ def test_the_name_of_a_version_is_taken(tmp_path: Path) -> None:
         lambda table, where: table.plan(f"f.v > 3 AND main.{where}"),
         lambda table, where: table.plan(where.upper()),
         lambda table, where: table.plan("customer.part.x < 3"),
+        lambda table, where: table.plan("\"customer.region\" = 'ASIA'"),
         lambda table, where: table.plan(duckdb.ColumnExpression("customer", "v") < 3),
         lambda table, where: main(["delete", table.uri, where, "--traceback"]),
     ],

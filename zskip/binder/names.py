@@ -54,7 +54,7 @@ class Names:
             dotted = in_quotes(path) in self.schema.columns
             if dotted:
                 hint = " One has this name with the dot in it: put it in quotes."
-            elif dimension := next(filter(self._is_dimension, names[:-1]), None):
+            elif dimension := next(filter(self._is_dimension, names[:-1] or names[0].split(".")[:-1]), None):
                 hint = (
                     f" {in_quotes(dimension)} is a dimension: a predicate names the table's own columns, without a "
                     "qualifier. zskip.sql joins the table with its dimensions."

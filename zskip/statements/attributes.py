@@ -135,6 +135,12 @@ def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask:
     predicate = source.survivors.predicate
     if predicate is None or not _reads_attribute(source, dimension):
         return
+    columns = source.survivors.index.snapshot.schema.columns
+    for field in dimension.attributes:
+        path = join_path([field.name])
+        if path in predicate.columns and columns[path].type != field.type:
+            reason = f"{field.name} was {field.type} when the facts were written, and is {columns[path].type}"
+            facts.reasons.append(f"attributes of {source.name} are not used: {reason}")
     chain, null_safe = one.chain, [join for each in one.chain for join in each.joins if join.nulls]
     if null_safe and len(chain) > 1:
         facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
