@@ -6,6 +6,8 @@ a table, a stream or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +19,16 @@ LARGEST = 1_000_000
 _LONGEST_TEXT = 256
 
 
-def shortened(rows: pa.Table) -> pa.Table:
+def shortened(rows: pa.Table, whole: Collection[str] = ()) -> pa.Table:
     """Rows with the first characters of texts that are long on average: a layout is fitted to these.
 
     A sample of whole texts would take any memory, above all one of a dimension's texts, which are of many rows each.
+    ``whole``: columns that are left as they are.
     """
-    columns = [pa.chunked_array([_shortened(chunk) for chunk in column.chunks], column.type) for column in rows.columns]
+    columns = [
+        column if name in whole else pa.chunked_array([_shortened(chunk) for chunk in column.chunks], column.type)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    ]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 

@@ -342,7 +342,7 @@ class _Write:
         whole = given == columns and all(source.schema.field(field.name).type == field.type for field in wanted)
 
         def load(part: Part) -> tuple[pa.Table, list[tuple[str, ...]], np.ndarray]:
-            table = shortened(part())
+            table = shortened(part(), options.partition_by)
             table = table.select(given) if whole else storable_rows(table, wanted)
             keys, numbers = partition_numbers(table, options.partition_by)
             return table, keys, np.bincount(numbers, minlength=len(keys))
