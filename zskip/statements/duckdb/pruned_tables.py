@@ -31,11 +31,11 @@ from zskip.statements.duckdb.stubs import (
     engine_plan,
     file_columns,
     make_stubs,
+    merged_turns,
     printed_columns,
     shared_spellings,
     stub_sql,
     tells_apart,
-    told_apart,
 )
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 from zskip.statements.duckdb.table_places import edited, explained_start
@@ -103,8 +103,9 @@ def pruned_tables(
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
         if number in rules.unneeded:
             table.reasons.append(f"no row can satisfy the conditions: {survivors.total_files:,} files skipped")
-        for name in sorted({column.parts[0] for column in schema_of(index, con).columns.values()} & {*rules.unclear}):
-            table.reasons.append(f"joins by {name} are not used: DuckDB's plan does not tell whose column it is")
+        for name in sorted(rules.unclear):
+            if name in index.snapshot.schema.arrow.names:
+                table.reasons.append(f"joins by {name} are not used: DuckDB's plan does not tell whose column it is")
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
@@ -223,9 +224,10 @@ def in_turns(
 
     The plan itself if it is clear, or the others differ in more. ``respelled``: the stubs of each further turn.
     """
-    shared, columns = shared_spellings(stubs), printed_columns(root, stubs, text)
+    shared = shared_spellings(stubs)
     if not shared:
         return root, shared
+    columns = printed_columns(root, stubs, text)
     if not untraced(root, columns, shared) and all(scan.complete for scan in root.scans(columns) or ()):
         return root, set()
     turns = [(root, stubs)]
@@ -234,7 +236,7 @@ def in_turns(
         if plan is None:
             return root, untraced(root, columns, shared)
         turns.append((plan, further))
-    root = told_apart(turns) or root
+    root = merged_turns(turns) or root
     return root, untraced(root, printed_columns(root, stubs, text), shared)
 
 

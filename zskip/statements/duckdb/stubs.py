@@ -202,7 +202,7 @@ def tells_apart(root: Node, stubs: Sequence[Stub], other: Node, others: Sequence
     return _with_scanned_names(root, stubs) == _with_scanned_names(other, others)
 
 
-def told_apart(turns: Sequence[tuple[Node, Sequence[Stub]]]) -> Node | None:
+def merged_turns(turns: Sequence[tuple[Node, Sequence[Stub]]]) -> Node | None:
     """The plan of the first turn, in which a column whose spelling is another one in later turns has the name that its
     scan prints; None if the plans differ in more than spellings.
 
