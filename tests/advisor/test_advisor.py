@@ -219,7 +219,7 @@ def test_a_layout_that_nothing_beats_is_kept() -> None:
     assert "zskip write" not in str(advice)
     assert "one file" not in str(advice)
     single = advisor.advise(rows, workload, files=1, total_rows=4000, today=np.zeros(4000, np.int64))
-    assert str(single).endswith("of more files some can be skipped: files=50, or --files 50.")
+    assert str(single).endswith("To compare layouts of more files: files=50, or --files 50.")
     today = random.permutation(4000) // 200
     assert not advisor.advise(rows, workload, files=20, total_rows=4000, today=today).keep
 

@@ -671,6 +671,27 @@ def test_a_dimension_that_cannot_be_joined_any_more_is_named(tmp_path: Path) -> 
     assert "Every proof that was checked held." in report
 
 
+def test_a_table_that_is_its_own_dimension_is_refreshed_once(tmp_path: Path) -> None:
+    """Each refresh made a version of its own dimension, which the next refresh took for a change."""
+    staff = pa.table({"id": range(40), "boss": [number // 4 for number in range(40)], "unit": ["a", "b"] * 20})
+    path = tmp_path / "staff"
+    zskip.write(staff, path, by="id", files=8)
+    joins = {"boss": (path, {"boss": "id"})}
+    table = zskip.write(staff, path, by=["boss.unit", "id"], joins=joins, files=8, mode="overwrite")
+    table.append(pa.table({"id": [40], "boss": [39], "unit": ["a"]}))
+    assert table.refresh_joins().files == len(table.plan().paths)
+    assert table.refresh_joins().files == 0
+    assert "nothing was due" in str(table.tend())
+    statement = f"SELECT sum(s.id) FROM '{path}' s JOIN '{path}' b ON s.boss = b.id WHERE b.unit = 'b'"
+    assert zskip.sql(statement).fetchall() == [(sum(number for number in range(40) if number // 4 % 2) + 40,)]
+
+
+def test_a_dimension_with_other_types_is_named_with_them(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    zskip.write(pa.table({"k": [1], "region": [7]}), tmp_path / "customer", by="k", mode="overwrite")
+    assert "region was string and is int64 now; overwrite" in table.refresh_joins().unjoined[0]
+
+
 def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     assert "refreshed" not in str(table.tend())

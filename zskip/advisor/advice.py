@@ -174,10 +174,11 @@ class Advice:
         if self.selected_from is not None:
             selected = f"{len(self.queries):,} of the workload's {self.selected_from:,} queries"
             lines += [f"This is the advice for {selected}, selected at random.", ""]
-        if self.keep:
+        if self.keep and self.files == 1:
+            lines.append("Every candidate is one file, which is read as a whole.")
+            lines.append("To compare layouts of more files: files=50, or --files 50.")
+        elif self.keep:
             lines.append("Keep the layout of today: no candidate reads noticeably less.")
-            if self.files == 1:
-                lines.append("They are one file each, and of more files some can be skipped: files=50, or --files 50.")
         else:
             lines += [f"writing the best takes about {_duration(self.rewrite_seconds)}:", self.command]
             if self.bench_command:
