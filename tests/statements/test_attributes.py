@@ -686,6 +686,16 @@ def test_a_table_that_is_its_own_dimension_is_refreshed_once(tmp_path: Path) -> 
     assert zskip.sql(statement).fetchall() == [(sum(number for number in range(40) if number // 4 % 2) + 40,)]
 
 
+def test_attributes_of_a_dimension_that_is_gone_are_unknown(tmp_path: Path) -> None:
+    """They were recorded as NULL in every row, and `optimize` said that look-ups skipped nearly all of them."""
+    table = _facts(tmp_path)
+    shutil.rmtree(tmp_path / "customer")
+    table.append(table.to_arrow())
+    done = table.optimize(full=True)
+    assert done.skipped_after == 0.0
+    assert done.depth_after == done.files_after
+
+
 def test_a_dimension_with_other_types_is_named_with_them(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     zskip.write(pa.table({"k": [1], "region": [7]}), tmp_path / "customer", by="k", mode="overwrite")

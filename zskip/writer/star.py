@@ -260,6 +260,9 @@ class Star:
             known = none if each.version else pa.nulls(len(units), pa.int64())
             flag = exact if each.version else pa.nulls(len(units), pa.bool_())
             versions[each.dimension.version_path] = ColumnStatistics(bound, bound, known, none, flag, flag)
+            if each.finder is None:  # the rows' attributes are not NULL, but unknown
+                for field in each.dimension.attributes:
+                    versions[each.dimension.path(field.name)] = ColumnStatistics.unknown(field.type, len(units))
         return FileStatistics(units.row_count, {**units.columns, **versions})
 
 
