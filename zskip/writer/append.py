@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from zskip.core.option_checks import require_number
 from zskip.core.receipts import Appended
 from zskip.core.schema import Schema
-from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, SchemaMismatch, nearest, shown
 from zskip.storage import Staged, Storage, hive
 from zskip.tablelog.commit import commit
 from zskip.tablelog.dimensions import require_attributes
@@ -168,7 +168,7 @@ def append(
 def _require_same_partition_types(base: Snapshot, schema: Schema) -> None:
     for name in base.partition_by:
         if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
-            raise InvalidOption(f'The partition column "{name}" cannot change its type.')
+            raise SchemaMismatch(f'The partition column "{name}" cannot change its type.')
 
 
 def _newest(storage: Storage, base: Snapshot) -> Snapshot:
