@@ -118,6 +118,7 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     # columns
     (lambda f: laid_out(f, "src_pi"), UnknownColumn, 'Did you mean "src_ip"'),
+    (lambda f: zskip.read(made(f).uri, filters=[("src_pi", "=", "x")]), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
     *(

@@ -52,9 +52,16 @@ def skipped(table: zskip.Table) -> float:
 def test_append_touches_nothing_that_is_there(table: zskip.Table) -> None:
     before = set(table.plan().paths)
     done = table.append(rows_of(500, 2))
-    assert done.rows == 500
+    assert (done.rows, done.new_columns) == (500, ())
     assert before < set(table.plan().paths)
     assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(500, 2)]))
+
+
+def test_an_append_names_the_columns_that_it_adds(table: zskip.Table) -> None:
+    """A misspelt column becomes a new one."""
+    rows = rows_of(5, 2)
+    assert table.append(rows.append_column("flag", pa.array([1] * 5))).new_columns == ("flag",)
+    assert table.append(rows).new_columns == ()
 
 
 def test_a_batch_is_appended_once(table: zskip.Table) -> None:

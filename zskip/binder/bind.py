@@ -300,7 +300,7 @@ class _PredicateBuilder:
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(
-                f"The predicate does not parse: {parse_error_text(detail)}.{self._quoting_hint()}",
+                f"The predicate does not parse: {parse_error_text(detail)}.{self._hint()}",
                 self.source.text,
                 self._error_span(detail, tokens),
             ) from error
@@ -320,8 +320,12 @@ class _PredicateBuilder:
         collations_as_words(statement)
         return statement
 
-    def _quoting_hint(self) -> str:
-        """Which column's name stands in the text without the quotes that it needs: no plain name, or a keyword."""
+    def _hint(self) -> str:
+        """What to write instead: a condition without WHERE, or a name with the quotes that it needs."""
+        if self.tokens[0].token_type == TokenType.WHERE:
+            return " Leave out WHERE: give the condition alone."
+        if "`" in self.source.text:
+            return ' Quote names as in "a b"; dialect="spark" reads backticks.'
         keywords = {token.text.lower() for token in self.tokens if token.token_type not in _NAMES_OR_VALUES}
         parts = {part for column in self.schema for part in column.parts}
         needy = {part for part in parts if not part.isidentifier() or part.lower() in keywords}

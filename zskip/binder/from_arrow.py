@@ -7,6 +7,7 @@ arithmetic, and nanosecond columns are not supported in expressions, which hide 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -45,7 +46,9 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     """The conjuncts of an expression, with None for each that cannot be bound."""
     try:
         message = _message(_substrait(expression, schema.arrow))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if missing := re.match(r"No match for FieldRef\.Name\((.*)\) in ", str(error)):
+            schema.column(join_path([missing[1]]))  # raises `UnknownColumn`
         return [None]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)

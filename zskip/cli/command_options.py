@@ -226,7 +226,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--storage-option": _pairs(
         "an option of the object store, such as region=eu-central-1; may be repeated", "NAME=VALUE", "storage_options"
     ),
-    "--json": _flag("print the facts as JSON"),
+    "--json": _flag("print the result as JSON"),
     "--traceback": _flag("show where in the code an error came from"),
 }
 

@@ -31,11 +31,12 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Appended(Receipt):
-    """The rows, files and bytes that an append added."""
+    """The rows, files and bytes that an append added; ``new_columns``: those that the table did not have before."""
 
     rows: int
     files: int
     bytes: int
+    new_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

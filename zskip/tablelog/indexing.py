@@ -87,8 +87,9 @@ def _listed_and_read(storage: Storage, read: Callable[[Listing], tuple[Schema, D
     for _ in range(ATTEMPTS):
         listing = data_files(storage)
         if not len(listing):
-            missing = storage.local is not None and not storage.local.exists()
-            raise NoParquet(f"There is no {'folder' if missing else 'Parquet file in'} {storage.uri}.")
+            if storage.local is not None and not storage.local.exists():
+                raise NoParquet(f"There is no folder {storage.uri}.")
+            raise NoParquet(f"There is no Parquet file in {storage.uri}. zskip.write makes a table of CSV or JSON.")
         refuse_files_of_tables(storage, listing.path)
         _wait_for_next_mtime(storage, listing)
         with suppress(CommitConflict), naming_replaced(storage, listing):

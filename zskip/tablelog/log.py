@@ -197,7 +197,10 @@ def not_found(storage: Storage, version: int | None = None) -> str:
                 f"There is no zskip table at {storage.uri}, but {files:,} Parquet file{'s' if files > 1 else ''}. "
                 "Index them by zskip.index(path), or in a shell by zskip index."
             )
-        return f"There is no zskip table at {storage.uri}. Make one with zskip.write or zskip.index."
+        nothing = f"There is no zskip table at {storage.uri}, and no Parquet file."
+        if any(sign in storage.uri for sign in "*?["):
+            return f"{nothing} A table is opened by its folder, not by a pattern."
+        return f"{nothing} Make one with zskip.write."
     return (
         f"The table at {storage.uri} has no version {version}; its log holds {_kept(storage, now)[0]} to {now.version}."
     )

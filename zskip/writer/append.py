@@ -162,7 +162,9 @@ def append(
             schema = Schema(appended(base.schema.arrow, schema.arrow))
         if not staged.is_committed:  # another writer has committed this batch
             return snapshot, Appended(snapshot.version, 0, 0, 0)
-    return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
+    size = pc.sum(written.files.size).as_py()
+    new = tuple(name for name in snapshot.schema.arrow.names if name not in base.schema.arrow.names)
+    return snapshot, Appended(snapshot.version, written.rows, len(written.files), size, new)
 
 
 def _require_same_partition_types(base: Snapshot, schema: Schema) -> None:

@@ -114,7 +114,8 @@ def _statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Statement, .
         found = con.extract_statements(text)
     except duckdb.ParserException as error:
         message, _, excerpt = str(error).partition("\n\nLINE ")
-        raise SqlSyntaxError(f"The statement does not parse: {message}.", text, _span(text, excerpt)) from error
+        path = " Quote the path of a table: FROM 'lake/trips'." if 'near "/"' in message else ""
+        raise SqlSyntaxError(f"The statement does not parse: {message}.{path}", text, _span(text, excerpt)) from error
     if not found:
         raise SqlSyntaxError("There is no statement.", text)
     return tuple(Statement(one.query, one.type.name, frozenset(one.named_parameters)) for one in found)
