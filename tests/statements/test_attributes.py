@@ -696,6 +696,20 @@ def test_attributes_of_a_dimension_that_is_gone_are_unknown(tmp_path: Path) -> N
     assert done.depth_after == done.files_after
 
 
+def test_a_workload_names_the_facts_that_are_their_own_dimension(tmp_path: Path) -> None:
+    staff = pa.table({"id": range(40), "boss": [number // 4 for number in range(40)], "unit": ["a", "b"] * 20})
+    path = tmp_path / "staff"
+    zskip.write(staff, path, by="id")
+    workload = [
+        "SELECT sum(s.id) FROM staff s JOIN chief c ON s.boss = c.id WHERE c.unit = 'a'",
+        "SELECT sum(s.id) FROM staff s JOIN staff b ON s.boss = b.id WHERE b.unit = 'b'",
+    ]
+    texts, _ = star_workload(
+        workload, given_joins({"chief": (path, {"boss": "id"})}), "staff", Schema(staff.schema), None
+    )
+    assert texts == ("\"chief.unit\" = 'a'", "\"chief.unit\" = 'b'", "\"unit\" = 'b'")
+
+
 def test_a_dimension_with_other_types_is_named_with_them(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     zskip.write(pa.table({"k": [1], "region": [7]}), tmp_path / "customer", by="k", mode="overwrite")

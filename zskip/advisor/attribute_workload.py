@@ -151,9 +151,13 @@ class _Star:
             for place in table_places(statement, own_connection()).tables
             if _name(place) == facts or self.roles_of(_name(place))
         ]
-        schemas = [self.schemas[roles[0].name] if roles else self.schema for _, roles in places]
+        # The facts may be a dimension of their own, as employees are of employees.
+        facts_places = [number for number, (place, _) in enumerate(places) if _name(place) == facts]
+        schemas = [
+            self.schema if number in facts_places else self.schemas[roles[0].name]
+            for number, (_, roles) in enumerate(places)
+        ]
         found: list[Predicate] = []
-        facts_places = [number for number, (_, roles) in enumerate(places) if not roles]
         with duckdb.connect() as con:
             con.execute("SET TimeZone = 'UTC'")  # as conditions are bound that no setting affects: they are joined
 

@@ -102,7 +102,7 @@ def page(
         facts,
         arrays,
         title=index.storage.uri.rstrip("/").rpartition("/")[2],
-        subtitle=f"version {snapshot.version}, {len(index):,} files, {layout}",
+        subtitle=f"version {index.version}, {len(index):,} files, {layout}",
         predicate="every row" if predicate is None else predicate.text,
     )
 
