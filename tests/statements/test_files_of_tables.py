@@ -52,6 +52,15 @@ def test_files_of_a_table_are_refused_by_name(
             zskip.sql(statement, con)
 
 
+@pytest.mark.parametrize("call", ["read_parquet('{}')", "parquet_scan(['{}/'])", "of_files('{}')"])
+def test_a_folder_of_a_table_is_no_source_of_files(call: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB 2.0 reads all files in a folder, the removed ones too."""
+    for path in (folder / "clustered", folder / "written", folder):
+        with pytest.raises(ForeignTable, match=str(folder)):
+            zskip.sql(f"SELECT count(*) FROM {call.format(path)}", con)
+    assert zskip.sql(f"SELECT count(*) FROM {call.format(folder / 'plain')}", con).fetchall() == [(40,)]
+
+
 @pytest.mark.parametrize("table", ["clustered", "written"])
 def test_a_pattern_as_a_parameter_or_a_source_is_refused(
     table: str, folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path

@@ -324,7 +324,7 @@ def _retyped(then: pa.Schema, now: pa.Schema) -> str:
     """What changed of the same attributes."""
     changed = [(old, new) for old, new in zip(then, now, strict=True) if old != new]
     types = ", ".join(f"{old.name} was {old.type} and is {new.type}" for old, new in changed)
-    return f"{types} now; overwrite the table with joins= to use it again"
+    return f"{types} now; zskip.write(…, joins=…, mode='overwrite') takes the new types"
 
 
 def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:

@@ -226,7 +226,8 @@ class Catalog:
                     named = [place.name for place in inner.tables if _NO_FOLDER.search(place.name)]
                     self.refuse_named_files(text, inner, ())
                 else:
-                    named = [text] if function in _READERS or _NO_FOLDER.search(text) else []
+                    files = function in _READERS or _NO_FOLDER.search(text) or os.path.isdir(text)
+                    named = [text] if files else []
                 for name in named:
                     _refuse_files(name)
 
@@ -313,8 +314,13 @@ def _refuse_written_files(path: str) -> None:
 
 
 def _refuse_files(pattern: str) -> None:
-    """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format."""
+    """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format.
+
+    DuckDB reads the files of a folder at any depth.
+    """
     pattern = _FILE_URL.sub("/", pattern)
+    if os.path.isdir(pattern):
+        pattern = os.path.join(pattern, "**", "*")
     folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
     if "://" in pattern or (folder and not os.path.isdir(folder)):
         return
