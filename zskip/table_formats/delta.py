@@ -305,7 +305,7 @@ class DeltaSource:
             what = "columnMapping" if mapped else unknown[0]
             raise UnsupportedFormat(
                 f'The Delta table at {uri} uses the feature "{what}", for which deltalake cannot write files. '
-                "Lay it out with the engine that wrote it."
+                "Change it with the engine that wrote it."
             )
         if index.deletes(files).null_count < len(files):
             raise UnsupportedFormat(
