@@ -301,12 +301,14 @@ function start(page) {
   }
 
   page.editable = [];
-  const gather = (node) => {
-    if (node.is === "compare") page.editable.push({path: node.column, op: node.op, constant: node.constant});
-    if (node.is === "in") for (const constant of node.constants) page.editable.push({path: node.column, op: "in", constant});
-    (node.parts ?? (node.part ? [node.part] : [])).forEach(gather);
+  const NEGATED = {"=": "<>", "<": ">=", "<=": ">", ">": "<=", ">=": "<", in: "not in"};
+  const gather = (node, negated) => {
+    const shown = (op) => negated ? NEGATED[op] : op;
+    if (node.is === "compare") page.editable.push({path: node.column, op: shown(node.op), constant: node.constant});
+    if (node.is === "in") for (const constant of node.constants) page.editable.push({path: node.column, op: shown("in"), constant});
+    for (const part of node.parts ?? (node.part ? [node.part] : [])) gather(part, negated !== (node.is === "not"));
   };
-  if (page.tree) gather(page.tree);
+  if (page.tree) gather(page.tree, false);
   page.editable.forEach((one, number) => { one.number = number; });
   fields();
   prove();
