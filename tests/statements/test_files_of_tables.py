@@ -61,6 +61,35 @@ def test_a_folder_of_a_table_is_no_source_of_files(call: str, folder: Path, con:
     assert zskip.sql(f"SELECT count(*) FROM {call.format(folder / 'plain')}", con).fetchall() == [(40,)]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM read_parquet($${}/*.parquet$$)",
+        "FROM read_parquet('~/{}')",
+        "FROM '~/{}/*.parquet'",
+        "CALL read_parquet('{}')",
+        "PREPARE q AS FROM read_parquet($1); EXECUTE q('{}')",
+        "COPY given FROM '{}' (FORMAT parquet)",
+    ],
+)
+def test_spellings_of_a_folder_are_read_as_duckdb_reads_them(
+    statement: str, folder: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/")
+    for name in ("written",) if "*" in statement else ("written", "."):
+        path = str(folder / name)
+        with pytest.raises(ForeignTable):
+            zskip.sql(statement.format(path.lstrip("/") if "~" in statement else path), con)
+
+
+@pytest.mark.parametrize("argument", ["[?]", "? || '/*.parquet'", "?"])
+def test_a_folder_in_a_parameter_is_refused(argument: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(ForeignTable):
+        zskip.sql(f"FROM read_parquet({argument})", con, params=[str(folder / "written")])
+    rows = zskip.sql("FROM read_parquet([?])", con, params=[f"{folder}/plain/0.parquet"])
+    assert len(rows.fetchall()) == 10
+
+
 @pytest.mark.parametrize("table", ["clustered", "written"])
 def test_a_pattern_as_a_parameter_or_a_source_is_refused(
     table: str, folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from threading import Timer
 
@@ -80,6 +81,22 @@ def test_a_dimension_in_delta_that_changes(tmp_path: Path) -> None:
     checked()
     DeltaTable(address).alter.add_columns(Field("further", "string"))
     checked()
+
+
+def test_a_delta_dimension_that_was_put_back_and_changed_otherwise(tmp_path: Path) -> None:
+    """Its version has the number that the attributes had been computed from, and other rows."""
+    address, backup = str(tmp_path / "customers"), tmp_path / "backup"
+    write_deltalake(address, CUSTOMERS)
+    shutil.copytree(address, backup)
+    write_deltalake(address, CUSTOMERS, mode="overwrite")
+    facts = written(tmp_path, address)
+    shutil.rmtree(address)
+    shutil.copytree(backup, address)
+    regions = CUSTOMERS.column("region").take(pa.array(range(len(CUSTOMERS) - 1, -1, -1)))
+    write_deltalake(address, CUSTOMERS.set_column(1, "region", regions), mode="overwrite")
+    check(tmp_path, address, pa.table(DeltaTable(address).to_pyarrow_table()))
+    assert facts.refresh_joins().files == 16
+    check(tmp_path, address, pa.table(DeltaTable(address).to_pyarrow_table()))
 
 
 def test_a_dimension_in_iceberg_that_changes(tmp_path: Path) -> None:

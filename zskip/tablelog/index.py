@@ -101,9 +101,14 @@ class Index:
         """A text that only this version of this table has; None for a folder, whose files may change."""
         snapshot, source = self.snapshot, self.source
         if source is not None:
-            # The columns of an Iceberg table may be renamed between two snapshots.
-            columns = xxhash.xxh64_hexdigest(snapshot.schema.arrow.serialize())
-            return f"{source} {snapshot.details['table']} {self.version} {columns}"
+            # The columns of an Iceberg table may be renamed between two snapshots, and a Delta table that was put back
+            # from a backup may have other files in a version of the same number.
+            content = xxhash.xxh64(snapshot.schema.arrow.serialize())
+            every = np.arange(len(self), dtype=np.int64)
+            files = zip(self.recorded_paths(every).to_pylist(), self.deletes(every).to_pylist(), strict=True)
+            for path, deletes in sorted(files):
+                content.update(f"{path} ".encode() + (deletes or b""))
+            return f"{source} {snapshot.details['table']} {self.version} {content.hexdigest()}"
         return f"zskip {snapshot.table_id} {snapshot.version} {snapshot.commit_id}" if snapshot.managed else None
 
     def __len__(self) -> int:

@@ -60,6 +60,10 @@ _FIXED_BY_A_QUERY = frozenset(
 _NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)'$", re.IGNORECASE)
 
 
+_FOLDER_READERS = frozenset({"CALL", "COPY", "EXECUTE", "PREPARE"})
+"""The kinds of statements that DuckDB does not serialize, and that may read the files in a folder."""
+
+
 class Statement(NamedTuple):
     """One statement of a text, as DuckDB parses it. ``kind``: DuckDB's name of its type, such as ``SELECT``."""
 
@@ -151,10 +155,10 @@ def parse_tables(
     written = None if statement.kind == "SELECT" else written_path(words)
     if written is not None and written.kind == "string_const":
         _refuse_written_files(unquoted(written.text))
-    if not places.parsed:
-        for word in words:
-            if word.kind == "string_const" and _NAMES_FILES.search(word.text):
-                _refuse_files(unquoted(word.text))
+    if not places.parsed or statement.kind == "CALL":
+        for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
+            if _NAMES_FILES.search(f"{text}'") or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
+                _refuse_files(text)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, of_user=False, hidden=False)
@@ -219,7 +223,7 @@ class Catalog:
             argument = query[place].strip()
             if function not in _READERS | _QUERIES and _are_own({function}):
                 continue
-            values = self._values(argument) if not re.search(r"[?$]\w*$", argument) else params
+            values = self._values(argument) or params
             for text in _texts(values):
                 if function == "query":
                     inner = table_places(text, self.con)
@@ -232,7 +236,7 @@ class Catalog:
                     _refuse_files(name)
 
     def _values(self, argument: str) -> Sequence[Any]:
-        """The value of an argument; none if it depends on rows, which DuckDB refuses."""
+        """The value of an argument; none if it depends on parameters, or on rows, which DuckDB refuses."""
         import duckdb
 
         try:
@@ -318,7 +322,7 @@ def _refuse_files(pattern: str) -> None:
 
     DuckDB reads the files of a folder at any depth.
     """
-    pattern = _FILE_URL.sub("/", pattern)
+    pattern = os.path.expanduser(_FILE_URL.sub("/", pattern))
     if os.path.isdir(pattern):
         pattern = os.path.join(pattern, "**", "*")
     folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
