@@ -72,6 +72,11 @@ CASES = [
     (2, "query 'SELECT 1 AS n' --version 1", "goes with a table's path"),
     # tables, files and columns that are not there, or not what they should be
     (1, "plan none 'a = 1'", "There is no zskip table"),
+    *(
+        (1, f"{command} t ''", "The predicate is empty. TRUE matches all rows.")
+        for command in ("plan", "query", "delete")
+    ),
+    (1, "query t '' --explain", "The predicate is empty. TRUE matches all rows."),
     (1, "plan t 'nope = 1'", "There is no column"),
     (1, "plan flights 'origin = JFK'", "Text needs single quotes."),
     (1, "plan flights 'origin IN (\"JFK\")'", "Text needs single quotes."),

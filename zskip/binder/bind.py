@@ -117,7 +117,7 @@ def bind(
     names = Names(schema, settings, source, case_sensitive)
     tokens = with_values(source, _tokens(parser, source, names), dialect, params, now, settings.timezone)
     if not tokens:
-        raise SqlSyntaxError("The predicate is empty.", sql)
+        raise SqlSyntaxError("The predicate is empty. TRUE matches all rows.", sql)
     builder = _PredicateBuilder(source, tokens, parser, schema, settings, case_sensitive)
     if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, sql)

@@ -158,7 +158,7 @@ def show(relation: Any) -> None:
 def explained(given: argparse.Namespace, connection: Any) -> Any:
     """The files that the query skips, and why: facts for JSON, or text."""
     if not is_statement(given.path):
-        planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
+        planned = opened(given).plan(given.predicate, **predicate_options(given))
         return planned.as_dict() if given.json else planned.explain()
     from zskip.statements.duckdb import explain, explain_facts
 
@@ -175,7 +175,7 @@ def answer(given: argparse.Namespace, connection: Any) -> Any:
             if getattr(given, option) is not None:
                 raise InvalidOption(f"{option.replace('_', '-')} goes with a table's path: a statement says it itself.")
         return sql(given.path, connection, **given_options(given, "params", "storage_options"))
-    planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
+    planned = opened(given).plan(given.predicate, **predicate_options(given))
     return planned.to_duckdb(connection, columns=given.columns)
 
 
