@@ -194,6 +194,21 @@ def test_what_a_delete_would_remove(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert would == {**done, "version": 1, "dry_run": True}
 
 
+@pytest.mark.parametrize("files", [1, 5, 30])
+def test_a_long_list_has_a_line_for_each_of_its_first_members(
+    files: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t")
+    zskip.write(pa.table({"a": [0, 1] * 30, "b": range(60)}), path, by="b", files=files)
+    for arguments in (["plan", path, "a = 1"], ["delete", path, "a = 1", "--dry-run"]):
+        assert main(arguments) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if ".parquet" in line or "more" in line]
+        assert [line.count(".parquet") for line in lines] == ([1] * files if files <= 10 else [1] * 10 + [0])
+        assert lines[-1].endswith("… 20 more (--json prints all)" if files == 30 else ".parquet")
+        found = facts(capsys, *arguments)
+        assert len(found["paths" if "paths" in found else "rewritten"]) == files  # type: ignore[arg-type]
+
+
 def test_batches_overwrites_and_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "new.parquet")
     source, path = str(tmp_path / "new.parquet"), str(tmp_path / "t")

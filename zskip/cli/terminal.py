@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 from zskip.core.option_checks import Progress, size_text, unreported
 
-LISTED = 20
+LISTED = 10
 NARROWEST, USUAL = 60, 80  # columns
 
 
@@ -140,7 +140,7 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1)
 
 
 def print_facts(facts: Any, indent: str = "") -> None:
-    """Print facts one per line, with aligned names. Of a long list, only the first members and the count are printed.
+    """Print facts one per line, with aligned names. A long list has a line for each of its first members.
 
     The keys of nested mappings are the user's names, such as columns, and are printed unchanged.
     """
@@ -154,11 +154,14 @@ def print_facts(facts: Any, indent: str = "") -> None:
             console.print(label.rstrip())
             print_facts(value, indent + "  ")
         else:
-            console.print(label + fact_text(name, value))
+            text = fact_text(name, value)
+            if len(label + text) > USUAL:
+                text = fact_text(name, value, f"\n{' ' * len(label)}")
+            console.print(label + text)
 
 
-def fact_text(name: str, value: object) -> str:
-    """The text of one fact.
+def fact_text(name: str, value: object, between: str = ", ") -> str:
+    """The text of one fact. ``between``: the members of a list.
 
     >>> fact_text("bytes_rewritten", 2048), fact_text("rows", 103089), fact_text("share_skipped", 0.77123)
     ('2.0 KiB', '103,089', '0.771')
@@ -172,12 +175,12 @@ def fact_text(name: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     if name == "sketches" and isinstance(value, list):
-        return ", ".join(f"{one['column']} ({one['kind']}, {size_text(one['bytes'])})" for one in value) or "–"
+        return between.join(f"{one['column']} ({one['kind']}, {size_text(one['bytes'])})" for one in value) or "–"
     if name == "dimensions" and isinstance(value, list):
         return "; ".join(map(_dimension_text, value))
     if isinstance(value, (list, tuple)):
-        shown = ", ".join(str(member) for member in value[:LISTED])
-        return shown + (f", … ({len(value):,} in all)" if len(value) > LISTED else "")
+        more = [f"… {len(value) - LISTED:,} more (--json prints all)"] if len(value) > LISTED else []
+        return between.join([*map(str, value[:LISTED]), *more])
     return str(value)
 
 
