@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,18 @@ def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(commands.choices) > 20
     for each in (top, *commands.choices.values()):
         assert [line for line in each.format_help().splitlines() if len(line) > 80] == [], each.prog
+
+
+def test_each_command_has_examples_that_it_takes() -> None:
+    top = parser()
+    (commands,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        examples = [line for line in (command.epilog or "").splitlines() if line.startswith("zskip ")]
+        assert examples, name
+        for example in examples:
+            typed = shlex.split(re.split(r" [|>] ", example)[0])
+            given, unknown = top.parse_known_args(typed[1:])
+            assert (typed[1], given.own_parser.prog, unknown) == (name, f"zskip {name}", []), example
 
 
 def test_the_exit_codes_are_those_of_the_docs() -> None:

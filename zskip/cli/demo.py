@@ -52,6 +52,7 @@ def add_commands(commands: Commands) -> None:
         run,
         "lay out real network logs and look things up in them",
         "--files --layout --keep --samples",
+        "zskip demo\nzskip demo --files 50 --keep lake/demo",
         common="--json --traceback",
         files={"default": 100, "help": "how many files to make (100)"},
     )

@@ -65,6 +65,7 @@ def add_commands(commands: Commands) -> None:
         info,
         "show what a table holds, and how well its layout works",
         f"path --clustering {VERSION}",
+        "zskip info lake/conn --clustering",
     )
     add_command(
         commands,
@@ -72,6 +73,7 @@ def add_commands(commands: Commands) -> None:
         history,
         "list the versions of a table",
         "path --limit",
+        "zskip history lake/conn --limit 10",
         limit="the newest N versions (default: all)",
     )
 

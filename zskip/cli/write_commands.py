@@ -39,12 +39,14 @@ def add_commands(commands: Commands) -> None:
         method("append", "appending to", "source"),
         "add rows to a table, without rewriting existing files",
         "source path --batch",
+        examples="zskip append 'logs/2018-03-25*.csv' lake/conn",
     )
     add(
         "overwrite",
         method("overwrite", "overwriting", "source"),
         "replace all rows of a table in one commit",
         "source path --by",
+        examples="zskip overwrite 'logs/*.csv' lake/conn --by ts,src_ip",
         by="new clustering columns (default: as before)",
     )
     add(
@@ -59,6 +61,7 @@ def add_commands(commands: Commands) -> None:
         method("adopt", "adopting files in"),
         "append files that other programs put into a table's folder, and remove them",
         "path",
+        examples="zskip adopt lake/conn",
     )
     add(
         "index",
@@ -89,6 +92,7 @@ def add_commands(commands: Commands) -> None:
         attach,
         "store the index of a Delta or Iceberg table in the table's own folder",
         "path --deep",
+        examples="zskip attach lake/delta_table",
         deep="read its files' footers too",
     )
     add(
@@ -96,6 +100,7 @@ def add_commands(commands: Commands) -> None:
         method("optimize", "optimizing"),
         "rewrite only the files whose rewrite pays",
         "path --dry-run --full --max-bytes",
+        examples="zskip optimize lake/conn --max-bytes 10GB",
     )
     add(
         "cluster",
@@ -110,12 +115,14 @@ def add_commands(commands: Commands) -> None:
         method("restore", "restoring", "number", reports=False),
         "make an older version the newest, without rewriting files",
         "path number",
+        examples="zskip restore lake/conn 3",
     )
     add(
         "vacuum",
         method("vacuum", "looking for orphans in", reports=False),
         "delete files that no retained version needs",
         "path --older-than --dry-run",
+        examples="zskip vacuum lake/conn --older-than '14 days' --dry-run",
         dry_run="only list the files",
     )
     add(
