@@ -7,8 +7,8 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Tended,
         Upserted,
         Vacuumed,
+        Version,
     )
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from zskip.writer.options import Resources, Rewrite, WriteOptions
     from zskip.writer.workload_input import Workload
 
-__all__ = ["Table", "Version", "require_version"]
+__all__ = ["Table", "require_version"]
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 50
@@ -84,19 +85,6 @@ _CHANGES = (
     "zskip.cluster lays it out, and upsert replaces rows, by a commit of that format. For other changes use a library "
     "of that format."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One entry of a table's history. ``time`` is in UTC; ``details``: what the operation did."""
-
-    version: int
-    time: datetime
-    operation: str
-    files: int
-    rows: int | None
-    bytes: int | None
-    details: Mapping[str, Any]
 
 
 class Table:
@@ -524,12 +512,17 @@ class Table:
     # --- time ---
 
     def history(self, limit: int | None = None) -> list[Version]:
-        """The available versions, the newest first, at most ``limit``."""
+        """The available versions, the newest first, at most ``limit``.
+
+        Of a Delta table: the commits in its log, with what they record of themselves, which does not include the
+        table's files, rows and bytes. Of an Iceberg table: its snapshots.
+        """
+        from zskip.core.receipts import Version
+
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
-        self._require_own(
-            "the history() of deltalake or pyiceberg lists its versions, and zskip.open(path, version=…) opens them."
-        )
+        if self._source is not None:
+            return self._source.newest().history(limit)
         return [
             Version(
                 snapshot.version,
@@ -990,10 +983,10 @@ class Table:
                     f"{now.type} in version {newest.version}: open the table again, and check the predicate."
                 )
 
-    def _require_own(self, advice: str = _CHANGES) -> None:
-        """Raise `UnsupportedFormat` for a table of another format. ``advice``: what to do there."""
+    def _require_own(self) -> None:
+        """Raise `UnsupportedFormat` for a table of another format."""
         if self._source is not None:
-            raise UnsupportedFormat(f"{self.uri} is a table of {self._source.format.capitalize()}: {advice}")
+            raise UnsupportedFormat(f"{self.uri} is a table of {self._source.format.capitalize()}: {_CHANGES}")
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)

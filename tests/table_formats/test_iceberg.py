@@ -31,6 +31,7 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
@@ -245,8 +246,6 @@ def commit_delete_files(table: Table, files: list[DataFile], replaces: bool = Fa
     for file in files:
         file.spec_id = table.spec().spec_id
     with table.transaction() as transaction:
-        from pyiceberg.table.snapshots import Operation
-
         producer: Any = _Deletes(Operation.APPEND, transaction, table.io)
         producer.delete_files, producer.replaces = files, replaces
         producer.commit()
@@ -484,6 +483,28 @@ def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:
     assert zskip.open(table, version="before").plan().count() == 100
     assert zskip.open(table).plan().count() == 200
     assert zskip.open(table).version == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+
+
+def test_the_history_has_the_snapshots(catalog: Catalog) -> None:
+    table, files = table_of_two_files(catalog)
+    assert [(one.files, one.rows, one.operation) for one in zskip.open(table).history()] == [
+        (2, 200, "append"),
+        (1, 100, "append"),
+    ]
+    opened = zskip.open(table.location())
+    path = delete_parquet(table, {files[0]: [0, 5]})
+    commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 2)
+    found = opened.history()  # the newest, as of a table of zskip
+    theirs = table.refresh().snapshots()[::-1]
+    assert [one.version for one in found] == [one.snapshot_id for one in theirs]
+    assert [round(one.time.timestamp() * 1000) for one in found] == [one.timestamp_ms for one in theirs]
+    assert found[1].details["added-records"] == "100"
+    assert opened.history(1) == found[:1]
+    totals = {"total-data-files": "2", "total-records": "200", "total-files-size": "9", "total-delete-files": "1"}
+    summary = Summary(Operation.DELETE, **totals)
+    table.metadata.snapshots[-1] = table.metadata.snapshots[-1].model_copy(update={"summary": summary})
+    newest = zskip.open(table, version=theirs[0].snapshot_id).history()[0]
+    assert (newest.operation, newest.files, newest.rows, newest.bytes) == ("delete", 2, None, None)
 
 
 def test_a_tag_of_digits_is_no_snapshot(catalog: Catalog) -> None:

@@ -344,7 +344,7 @@ def history(given: argparse.Namespace) -> None:
             f"{entry.time:%Y-%m-%d %H:%M:%S}",
             entry.operation,
             ", ".join(f"{name.replace('_', ' ')} {fact_text(name, value)}" for name, value in entry.details.items()),
-            f"{entry.files:,}",
+            "–" if entry.files is None else f"{entry.files:,}",
             "–" if entry.rows is None else f"{entry.rows:,}",
             "–" if entry.bytes is None else size_text(entry.bytes),
         )

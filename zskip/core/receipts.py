@@ -1,8 +1,11 @@
-"""Receipts: the results of verbs that change a table, each with the table's version after the change."""
+"""Receipts: the results of verbs that change a table, each with the version after it; `Version`: of its history."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
 
 _SHOWN_ELEMENTS = 3
 
@@ -201,3 +204,17 @@ class Repaired(Receipt):
 
     parts: tuple[str, ...]
     went_back_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One entry of a table's history. ``time``: in UTC · ``files``, ``rows``, ``bytes``: of the table at this version;
+    None if they are not known · ``details``: what the operation did"""
+
+    version: int
+    time: datetime
+    operation: str
+    files: int | None
+    rows: int | None
+    bytes: int | None
+    details: Mapping[str, Any]

@@ -22,6 +22,7 @@ from zskip.storage import Listing, Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Replaced, Replacement, Source, live_statistics
 
 if TYPE_CHECKING:
+    from zskip.core.receipts import Version
     from zskip.tablelog.index import Index
 
 
@@ -59,6 +60,9 @@ class DeepSource:
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         content = self.source.changes(state) if state.get("deep") else None
         return None if content is None else self._with_footers(content)
+
+    def history(self, limit: int | None) -> list[Version]:
+        return self.source.history(limit)
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         self.source.require_replaceable(index, files)

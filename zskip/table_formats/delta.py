@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
+from zskip.core.receipts import Version
 from zskip.core.schema import Schema, join_path
 from zskip.core.types import is_orderable, logical_type
 from zskip.errors import (
@@ -205,13 +206,31 @@ class DeltaSource:
 
     def _recorded_time(self, version: int) -> int | None:
         """The time recorded in a commit, in milliseconds since the epoch."""
-        if not self.storage.exists(commit_path(version)):
-            return None
-        for line in self.storage.read(commit_path(version)).splitlines():
-            commit_info = json.loads(line).get("commitInfo", {})
-            if commit_info:
-                return cast("int | None", commit_info.get("inCommitTimestamp", commit_info.get("timestamp")))
-        return None
+        info = self._commit_info(version) if self.storage.exists(commit_path(version)) else {}
+        return _milliseconds(info)
+
+    def _commit_info(self, version: int) -> dict[str, Any]:
+        """What a commit records of itself."""
+        with reading(self.storage.uri_of(commit_path(version)), "a commit of a Delta table"):
+            lines = self.storage.read(commit_path(version)).splitlines()
+            infos = (json.loads(line).get("commitInfo") for line in lines if line.strip())
+            return next(filter(None, infos), {})
+
+    def history(self, limit: int | None) -> list[Version]:
+        # Not by deltalake, whose history() counts versions wrongly where a commit records nothing of itself.
+        listed = set(self.storage.names("_delta_log"))
+        versions = sorted({one for one in log_versions(self.storage) if f"{one:020}.json" in listed}, reverse=True)
+        return [self._version(one) for one in versions[:limit]]
+
+    def _version(self, version: int) -> Version:
+        info = self._commit_info(version)
+        if (milliseconds := _milliseconds(info)) is None:
+            milliseconds = self.storage.size_and_modified([commit_path(version)]).modified[0].as_py() // 1_000_000
+        details = {**(info.get("operationParameters") or {}), **(info.get("operationMetrics") or {})}
+        if info.get("userMetadata"):
+            details["userMetadata"] = info["userMetadata"]
+        committed = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        return Version(version, committed, info.get("operation", "unknown"), None, None, None, details)
 
     # --- following ---
 
@@ -363,6 +382,11 @@ class DeltaSource:
     def mark(self, version: int) -> str:
         """A fingerprint of a commit, which differs if the table was recreated; empty if the commit is gone."""
         return mark_of(self.storage, commit_path(version))
+
+
+def _milliseconds(info: Mapping[str, Any]) -> int | None:
+    """The time of a commit by what it records of itself, since the epoch."""
+    return cast("int | None", info.get("inCommitTimestamp", info.get("timestamp")))
 
 
 def of_object(table: DeltaTable, chosen: int | str | datetime | None, options: Mapping[str, Any] | None) -> DeltaSource:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
+from zskip.core.receipts import Version
 from zskip.core.schema import Column, Schema
 from zskip.errors import (
     CommitConflict,
@@ -255,6 +256,11 @@ class IcebergSource:
 
     # --- commits that replace files ---
 
+    def history(self, limit: int | None) -> list[Version]:
+        snapshots = self.opened().snapshots()
+        snapshots.sort(key=lambda one: (one.timestamp_ms, one.sequence_number or 0), reverse=True)
+        return [_version(one) for one in snapshots[:limit]]
+
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         """Only the newest state of a catalog's table can be changed."""
         from pyiceberg.table import StaticTable
@@ -367,6 +373,18 @@ class IcebergSource:
                     f"{self.storage.uri_of(path)} has no field ids: it was added to the Iceberg table by the names of "
                     "its columns, which zskip does not follow. Write it into the table by an Iceberg engine."
                 )
+
+
+def _version(snapshot: Snapshot) -> Version:
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    operation = "unknown" if snapshot.summary is None else snapshot.summary.operation.value
+    names = ("total-data-files", "total-records", "total-files-size")
+    files, rows, size = (int(summary[name]) if name in summary else None for name in names)
+    if summary.get("total-delete-files", "0") != "0":  # the totals count deleted rows, and the files that delete them
+        rows = size = None
+    details = {name: value for name, value in summary.items() if not name.startswith("total-")}
+    committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+    return Version(snapshot.snapshot_id, committed, operation, files, rows, size, details)
 
 
 def of_object(table: Table, chosen: int | str | datetime | None, options: Mapping[str, Any] | None) -> IcebergSource:

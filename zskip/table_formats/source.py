@@ -24,6 +24,7 @@ from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 
 if TYPE_CHECKING:
+    from zskip.core.receipts import Version
     from zskip.tablelog.index import Index
 
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
@@ -129,6 +130,9 @@ class Source(Protocol):
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         """The files added and removed since that state; None if `read` is needed."""
+
+    def history(self, limit: int | None) -> list[Version]:
+        """The versions that the log names, the newest first. ``limit``: how many at most."""
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported, and `SchemaError` for
