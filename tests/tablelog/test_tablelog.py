@@ -443,7 +443,10 @@ def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> Non
     storage.put(named(8).replace("0123456789abcdef", "8123456789abcdef"), b"on its way")  # of another run
     storage.put("_zskip/staging-1f/part-0-x.parquet", b"on its way")
     assert set(vacuum.vacuum(storage, dry_run=True).paths) == orphans
-    assert set(vacuum.vacuum(storage).paths) == orphans
+    done = vacuum.vacuum(storage)
+    assert set(done.paths) == orphans
+    # The file of the older version, and the two that are on their way.
+    assert done.left == "files that were replaced or written less than 7 days ago (older_than): 3"
     assert not (tmp_path / "t" / "_zskip" / "staging-0f").exists()
     assert storage.exists("_zskip/staging-1f/part-0-x.parquet")
     assert log.load(storage, version=1) == base
@@ -452,6 +455,7 @@ def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> Non
     done = vacuum.vacuum(storage, older_than=timedelta(0))
     assert (done.paths, done.bytes, done.versions) == (promised.paths, promised.bytes, promised.versions)
     assert promised.versions == (1,)
+    assert done.left is promised.left is None
     assert log.load(storage).shards == snapshot.shards
     assert names_of(storage, snapshot) == [named(2)]
     assert len(Index(storage, snapshot).data_files()) == 1

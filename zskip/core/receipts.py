@@ -160,11 +160,15 @@ class Sketched(Receipt):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Vacuumed(Receipt):
-    """The result of a vacuum, or of its dry run: the removed files, their size in bytes, and the removed versions."""
+    """The result of a vacuum, or of its dry run: the removed files, their size in bytes, and the removed versions.
+
+    ``left``: how many files a later vacuum will remove, and why not this one; None if there are none
+    """
 
     paths: tuple[str, ...]
     bytes: int
     versions: tuple[int, ...]
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         expired = _entries(listing, 0, kept_from)
         named.add(range(kept_from, newest.version + 1))
         replaced, orphans, runs = _removable(storage, listing, newest, expired, named.paths, horizon)
+        waiting = _waiting(storage, listing, newest, named.paths) - len(orphans)
         paths = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
         gone = tuple(version for version in expired if version >= newest.horizon)
         if dry_run or not (paths or expired):
@@ -100,7 +101,9 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     else:
         raise CommitConflict(f"{storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
     size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, orphans))
-    return Vacuumed(newest.version, tuple(paths), size, gone)
+    ago = str(older_than).removesuffix(", 0:00:00")
+    left = f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}" if waiting else None
+    return Vacuumed(newest.version, tuple(paths), size, gone, left)
 
 
 def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
@@ -235,6 +238,14 @@ def _replaced(storage: Storage, listing: Listing, expired: dict[int, str], named
         except DamagedIndex as error:
             _LOG.warning("Files that version %d named are kept: %s", version, error)
     return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+
+
+def _waiting(storage: Storage, listing: Listing, newest: Snapshot, named: pa.StringArray) -> int:
+    """How many files the newest version does not need: those of zskip that no version names, and those ``named``."""
+    needed = _Named(storage)
+    needed.add([newest.version])
+    older = pc.and_not(pc.is_in(listing.path, value_set=named), pc.is_in(listing.path, value_set=needed.paths))
+    return len(_unnamed(listing, named, managed=newest.managed)) + int(pc.sum(older, min_count=0).as_py())
 
 
 def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listing:

@@ -113,7 +113,9 @@ def test_vacuum_removes_the_replaced_files_and_no_others(folder: Path) -> None:
     later = old[1].with_name("later.parquet")
     pq.write_table(rows(10), later)
     table, stale = zskip.open(folder), zskip.open(folder, version=1)
-    assert not table.vacuum("1 day").paths
+    kept = table.vacuum("1 day")
+    assert not kept.paths
+    assert f"less than 1 day ago (older_than): {len(old)}" in str(kept)
     assert stale.count() == 3600 - 600 + 10 + 10
     would = table.vacuum(NOW, dry_run=True)
     gone = table.vacuum(NOW)
