@@ -75,7 +75,7 @@ def engines(folder: Path) -> dict[str, tuple[list[Path], Callable[[str], Any]]]:
     """By name: the data files of its table, and a function that reads the matching rows."""
     source, plain = rows(), folder / "plain"
     parts = [source.slice(number * ROWS, ROWS) for number in range(FILES)]
-    plain.mkdir()
+    plain.mkdir(parents=True)
     for number, part in enumerate(parts):
         pq.write_table(part, plain / f"{number:02d}.parquet")
         write_deltalake(folder / "delta", part, mode="append")
