@@ -634,7 +634,7 @@ def test_objects_say_what_they_are(tmp_path: Path) -> None:
     assert len(repr(longest.predicate)) < 300
 
 
-def test_a_notebook_shows_tables_plans_and_advice(tmp_path: Path) -> None:
+def test_a_notebook_shows_tables_plans_advice_and_receipts(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a<b": range(100)}), tmp_path / "t", by="a<b", files=4)
     plan = table.plan('"a<b" < 10')
     assert "<td>100</td>" in table._repr_html_()
@@ -642,3 +642,6 @@ def test_a_notebook_shows_tables_plans_and_advice(tmp_path: Path) -> None:
     assert "3 of 4" in plan._repr_html_()
     assert "a&lt;b" in plan._repr_html_()
     assert "<pre>" in table.advise(['"a<b" = 5'])._repr_html_()
+    assert "<tr><th>files_dropped</th><td>0</td></tr>" in table.delete('"a<b" = 5')._repr_html_()
+    assert "values of a&lt;b" in table.add_sketches({'"a<b"': "values"})._repr_html_()
+    assert "<pre>sketches  nothing was due\n" in table.tend()._repr_html_()

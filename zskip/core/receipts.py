@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from html import escape
 from typing import Any
 
 _SHOWN_ELEMENTS = 3
@@ -19,6 +20,10 @@ class Receipt:
     def __repr__(self) -> str:
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in values)})"
+
+    def _repr_html_(self) -> str:
+        values = ((field.name, _shown(getattr(self, field.name))) for field in fields(self))
+        return f"<table>{''.join(f'<tr><th>{name}</th><td>{escape(text)}</td></tr>' for name, text in values)}</table>"
 
 
 def _shown(value: object) -> str:
@@ -197,6 +202,9 @@ class Tended(Receipt):
             if step.left is not None:
                 lines.append(f"{'':<9} left: {step.left}")
         return "\n".join([*lines, f"version {self.version}, after {self.seconds:.1f} seconds"])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
