@@ -12,6 +12,7 @@ Where a block cannot run, the line before it says why: `<!-- not run: installs p
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import inspect
 import io
@@ -35,6 +36,8 @@ import zskip
 from tests import ROOT
 from tests.docs.predicates_page import predicates_page
 from zskip.cli.main import main
+from zskip.core import receipts
+from zskip.tablelog.query_log import Asked
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(
@@ -246,6 +249,20 @@ def test_the_api_page_has_every_option_of_write() -> None:
     rows = page.split("### Options of `write`")[1].split(":::")[0].splitlines()
     named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == set(inspect.signature(zskip.write).parameters) - {"source", "path"}
+
+
+def test_the_api_page_has_every_field_of_a_receipt() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").split("| every receipt |")[1].split(":::")[0]
+    named: dict[str, set[str]] = {}
+    of = ""
+    for first, fields in re.findall(r"^\| (.*?)\| (.*?) \|", text, re.MULTILINE):
+        of = first.split("`")[1] if first.startswith("`") else of
+        named.setdefault(of, set()).update(re.findall(r"`(\w+)`", fields))
+    shown = [one for one in vars(receipts).values() if dataclasses.is_dataclass(one) and one is not receipts.Receipt]
+    common = {one: {"version", "dry_run"} if issubclass(one, receipts.Receipt) else set() for one in (*shown, Asked)}
+    assert {name: fields for name, fields in named.items() if name} == {
+        one.__name__: {field.name for field in dataclasses.fields(one)} - common[one] for one in common
+    }
 
 
 def test_the_journeys_name_functions_that_exist() -> None:
