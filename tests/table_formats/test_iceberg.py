@@ -505,6 +505,7 @@ def test_the_history_has_the_snapshots(catalog: Catalog) -> None:
     table.metadata.snapshots[-1] = table.metadata.snapshots[-1].model_copy(update={"summary": summary})
     newest = zskip.open(table, version=theirs[0].snapshot_id).history()[0]
     assert (newest.operation, newest.files, newest.rows, newest.bytes) == ("delete", 2, None, None)
+    assert [one.snapshot_id for one in table.snapshots()] == [one.version for one in found[::-1]]  # as they were
 
 
 def test_a_tag_of_digits_is_no_snapshot(catalog: Catalog) -> None:

@@ -218,9 +218,8 @@ class DeltaSource:
 
     def history(self, limit: int | None) -> list[Version]:
         # Not by deltalake, whose history() counts versions wrongly where a commit records nothing of itself.
-        listed = set(self.storage.names("_delta_log"))
-        versions = sorted({one for one in log_versions(self.storage) if f"{one:020}.json" in listed}, reverse=True)
-        return [self._version(one) for one in versions[:limit]]
+        commits = sorted(name for name in self.storage.names("_delta_log") if re.fullmatch(r"\d{20}\.json", name))
+        return [self._version(int(name[:20])) for name in commits[::-1][:limit]]
 
     def _version(self, version: int) -> Version:
         info = self._commit_info(version)

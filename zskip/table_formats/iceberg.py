@@ -257,9 +257,8 @@ class IcebergSource:
     # --- commits that replace files ---
 
     def history(self, limit: int | None) -> list[Version]:
-        snapshots = self.opened().snapshots()
-        snapshots.sort(key=lambda one: (one.timestamp_ms, one.sequence_number or 0), reverse=True)
-        return [_version(one) for one in snapshots[:limit]]
+        snapshots = sorted(self.opened().snapshots(), key=lambda one: (one.timestamp_ms, one.sequence_number or 0))
+        return [_version(one) for one in snapshots[::-1][:limit]]
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         """Only the newest state of a catalog's table can be changed."""
