@@ -39,6 +39,7 @@ from pyroaring import BitMap
 
 import zskip
 from tests.table_formats.asking import require_same, rows
+from zskip.cli.main import main
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 from zskip.storage import open_storage
 from zskip.table_formats.iceberg import IcebergSource
@@ -485,7 +486,7 @@ def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:
     assert zskip.open(table).version == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
 
 
-def test_the_history_has_the_snapshots(catalog: Catalog) -> None:
+def test_the_history_has_the_snapshots(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
     table, files = table_of_two_files(catalog)
     assert [(one.files, one.rows, one.operation) for one in zskip.open(table).history()] == [
         (2, 200, "append"),
@@ -500,6 +501,10 @@ def test_the_history_has_the_snapshots(catalog: Catalog) -> None:
     assert [round(one.time.timestamp() * 1000) for one in found] == [one.timestamp_ms for one in theirs]
     assert found[1].details["added-records"] == "100"
     assert opened.history(1) == found[:1]
+    assert main(["history", table.location().removeprefix("file://")]) == 0
+    printed = capsys.readouterr().out
+    assert all(str(one.version) in printed for one in found)
+    assert "added records" in " ".join(printed.split())
     totals = {"total-data-files": "2", "total-records": "200", "total-files-size": "9", "total-delete-files": "1"}
     summary = Summary(Operation.DELETE, **totals)
     table.metadata.snapshots[-1] = table.metadata.snapshots[-1].model_copy(update={"summary": summary})

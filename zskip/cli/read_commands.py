@@ -33,6 +33,7 @@ from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 
 STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)
 
+_WORD_ENDS = re.compile("[_-]")
 ASCII_BOX = str.maketrans("─│┌┐└┘├┤┬┴┼·…", "-|+++++++++.~")
 
 
@@ -343,7 +344,7 @@ def history(given: argparse.Namespace) -> None:
             str(entry.version),
             f"{entry.time:%Y-%m-%d %H:%M:%S}",
             entry.operation,
-            ", ".join(f"{name.replace('_', ' ')} {fact_text(name, value)}" for name, value in entry.details.items()),
+            ", ".join(f"{_WORD_ENDS.sub(' ', name)} {fact_text(name, value)}" for name, value in entry.details.items()),
             "–" if entry.files is None else f"{entry.files:,}",
             "–" if entry.rows is None else f"{entry.rows:,}",
             "–" if entry.bytes is None else size_text(entry.bytes),

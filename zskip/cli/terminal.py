@@ -133,7 +133,8 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1)
     """Print a table; the first ``left`` columns are left-aligned, the others right-aligned."""
     table = Grid(box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(titles):
-        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+        whole = name == "version"  # the ids of Iceberg's snapshots are long, and to be copied
+        table.add_column(name, justify="left" if number < left else "right", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*row)
     Terminal(markup=False).print(table)
