@@ -75,6 +75,7 @@ ERRORS: list[tuple[type[SqlError], str]] = [
     (SqlSyntaxError, "x = 1 «LIMIT» 3"),
     (SqlSyntaxError, "x = 1 «ORDER BY» x"),
     (SqlSyntaxError, "s = «'abc»"),
+    (SqlSyntaxError, "d > 2025-03-01 «10»:00:00"),
     (SqlSyntaxError, "s = 'a' OR s = «'it"),
     (SqlSyntaxError, ""),
     (SqlSyntaxError, "   "),
@@ -114,6 +115,38 @@ def test_a_whole_query_is_called_one(sql: str) -> None:
 def test_types_are_called_as_the_dialect_does(dialect: str, types: str) -> None:
     with pytest.raises(IncomparableTypes, match=types):
         bind("x = DATE '2020-01-01'", SCHEMA, dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("x = 1 && s = 'a'", "join them by AND or OR"),
+        ("x = 1 || s = 'a'", "join them by AND or OR"),
+        ("1 < x < 5", "join them by AND or OR"),
+        ("b = x < 5", "join them by AND or OR"),
+        ("x == None", "the test for it is IS NULL"),
+        ("x IN (1, None)", "the test for it is IS NULL"),
+        ("d > 2025-03-01", "need quotes"),
+        ("2025-03-01 < d", "need quotes"),
+        ("d > 2025-03-01 10:00:00", "need quotes"),
+    ],
+)
+def test_an_error_suggests_what_may_be_meant(sql: str, hint: str) -> None:
+    with pytest.raises(SqlError, match=hint):
+        bind(sql, SCHEMA)
+
+
+@pytest.mark.parametrize("sql", ["d > '2025-03-01' AND", "x = DATE '2025-03-01'"])
+def test_no_quotes_are_suggested_where_a_date_has_them(sql: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        bind(sql, SCHEMA)
+    assert "need quotes" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sql", ["(x = 1) = b", "b = (x < 5)", "b = x BETWEEN 1 AND 2", "b = (x IN (1, 2))"])
+def test_a_comparison_in_parentheses_is_a_value(sql: str) -> None:
+    assert duckdb.sql(f"SELECT {sql} FROM (SELECT 1 AS x, TRUE AS b)").fetchall() == [(True,)]
+    assert bind(sql, SCHEMA).columns == {"x", "b"}
 
 
 def test_a_name_with_a_dot_is_quoted_once() -> None:

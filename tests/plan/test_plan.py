@@ -130,6 +130,19 @@ def test_explain_says_what_each_condition_removes(index: Index) -> None:
     assert "18 files        94 row groups   a < 60" in text
 
 
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [("a = NULL", "NULL"), ("b = 1 AND s <> null", "NULL"), ("a NOT IN (1, NULL)", "NULL"), ("1 = 2", "holds\n"),
+     ("a IS NULL", ""), ("a > 5000", ""), ("a IN (1, NULL)", "")],
+)  # fmt: skip
+def test_explain_names_a_condition_that_is_never_true(index: Index, sql: str, says: str) -> None:
+    text = f"{plan_of(index, sql).explain()}\n"
+    if says:
+        assert says in text.partition("never TRUE, whatever a row ")[2]
+    else:
+        assert "never TRUE" not in text
+
+
 def test_explain_says_what_duckdb_computed(index: Index) -> None:
     found = plan_of(index, "bit_count(a) = 99")
     (part,) = found.as_dict()["conjuncts"]

@@ -52,6 +52,24 @@ def test_a_function_is_called_as_it_is_written(sql: str, name: str) -> None:
     assert found.opaque[0].why.text.startswith(f"{name} is not a "), found.opaque
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("(x = 1) && (s = 'a')", ": SQL writes AND"),
+        ("(x = 1) & (s = 'a')", ": SQL writes AND"),
+        ("(x = 1) || (s = 'a')", ": SQL writes OR"),
+        ("(x = 1) | (s = 'a')", ": SQL writes OR"),
+        ("~(x = 1)", ": SQL writes NOT"),
+        ("x & 4", "& is not a predicate that zskip knows None"),  # an integer is a condition in DuckDB
+        ("strt_with(s, 'a')", 'Did you mean "starts_with"?'),
+        ("x = 'soon'", "column's own type, as in 5 or"),
+    ],
+)
+def test_what_may_be_meant_is_suggested(sql: str, hint: str) -> None:
+    (found,) = pruning.reasons(bind(sql, SCHEMA), STATISTICS)
+    assert hint in f"{found.opaque[0].why.text} {found.rewrite}"
+
+
 def test_what_duckdb_computed_is_told_apart() -> None:
     statistics = statistics_of(s=ranges_of(pa.array(["de", "fr"])), x=STATISTICS.columns["x"])
     found = pruning.reasons(bind("upper(s) = 'DE' AND length(s) = 2 AND x > 5", SCHEMA), statistics)

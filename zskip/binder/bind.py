@@ -321,9 +321,11 @@ class _PredicateBuilder:
         return statement
 
     def _hint(self) -> str:
-        """What to write instead: a condition without WHERE, or a name with the quotes that it needs."""
+        """What to write instead: a condition without WHERE, or a date or name with the quotes that it needs."""
         if self.tokens[0].token_type == TokenType.WHERE:
             return " Leave out WHERE: give the condition alone."
+        if re.search(r"(?<!')\b\d{4}-\d\d?-\d\d?\b", self.source.text):
+            return " Dates and times need quotes: '2025-03-01 10:00:00'."
         if "`" in self.source.text:
             return ' Quote names as in "a b"; dialect="spark" reads backticks.'
         keywords = {token.text.lower() for token in self.tokens if token.token_type not in _NAMES_OR_VALUES}

@@ -21,9 +21,17 @@ from zskip.language.bound import Dialect
 from zskip.language.functions import call, evaluated_by_duckdb, is_computable
 from zskip.language.functions.function import require_only
 from zskip.language.literals import Refused
-from zskip.language.tree import Cause, Computable, Literal, Node, Opaque, Reference, Scalar
+from zskip.language.tree import Cause, Computable, Literal, Node, Opaque, Reference, Scalar, Why
 
 _CASE_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.ArrayOverlaps: "AND",
+    exp.BitwiseAnd: "AND",
+    exp.DPipe: "OR",
+    exp.BitwiseOr: "OR",
+    exp.BitwiseNot: "NOT",
+}
+"""What ``&& & || | ~`` mean between conditions in other languages, in SQL."""
 _MAX_NODES = 2_000
 """Nodes that one leaf may become; a leaf with more characters may become as many nodes as it has characters."""
 
@@ -81,7 +89,7 @@ class Binder:
                 require_condition(self, node, scalar.type)
                 return opaque(self, node, f"a column of type {scalar.type} used as a predicate")
             return tree.compare("=", scalar, Literal(pa.scalar(True)))
-        return opaque(self, node, f"{name_as_written(self, node)} is not a predicate that zskip knows")
+        return opaque(self, node, self._not_known(node, "predicate"))
 
     def value(self, node: exp.Expr) -> Value:
         """Binds an expression as a scalar or a choice of scalars. Raises `Refused`."""
@@ -99,11 +107,17 @@ class Binder:
         found = call(self, node)
         if found is not None:
             return found
+        why = self._not_known(node, "function")
+        raise Refused(why.text, why.cause)
+
+    def _not_known(self, node: exp.Expr, what: str) -> Why:
+        """The reason that zskip has no rule for a function or operator, with the name that may be meant."""
         name = name_as_written(self, node)
-        unparsed = isinstance(node, exp.Anonymous)
-        hint = f".{near}" if unparsed and (near := nearest(node.name, evaluated_by_duckdb(), listed=True)) else ""
-        cause = Cause.MISSPELT if hint else Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
-        raise Refused(f"{name} is not a function that zskip knows{hint}", cause)
+        word = _WORDS.get(type(node)) if what == "predicate" and rule(without_parentheses(node.this)) else None
+        near = nearest(node.name, evaluated_by_duckdb(), listed=True) if isinstance(node, exp.Anonymous) else ""
+        cause = Cause.MISSPELT if near else Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
+        hint = f": SQL writes {word}" if word else f".{near}" if near else ""
+        return Why(f"{name} is not a {what} that zskip knows{hint}", cause)
 
 
 _MAX_CHARACTERS, _MAX_COLUMNS = 4096, 8

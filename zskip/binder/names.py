@@ -59,10 +59,12 @@ class Names:
                     f" {in_quotes(dimension)} is a dimension: a predicate names the table's own columns, without a "
                     "qualifier. zskip.sql joins the table with its dimensions."
                 )
+            elif path.lower() == "none":
+                hint = " Python's None is NULL in SQL, and the test for it is IS NULL."
             else:
-                hint = nearest(path, self.schema.columns)
+                hint = nearest(path, self.schema.columns) + _text_hint(node)
             raise UnknownColumn(
-                f"There is no column {path if dotted else in_quotes(path)}.{hint}{_text_hint(node)}",
+                f"There is no column {path if dotted else in_quotes(path)}.{hint}",
                 self.source.text,
                 span(self.source, node),
             )

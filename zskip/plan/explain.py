@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from zskip.errors import InvalidOption, UnreadableFile, nearest
 from zskip.language import Predicate
 from zskip.plan.survivors import Share, Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
-from zskip.stats import ColumnStatistics, FileStatistics
+from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.freshness import dropped_files, dropped_text
 from zskip.tablelog.sketch_evidence import sketches_of
 
 _SHOWN_PATHS = 5
 _SHOWN_GROUPS = 20
+_ANY_ROW = Statistics(pa.array([1]), {})
+"""A row of which nothing is known."""
 
 
 def facts(survivors: Survivors, file: str | None = None) -> Mapping[str, Any]:
@@ -83,6 +86,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
             "rewrite": alone.rewrite,
             "computed": {"files": alone.computed, "row_groups": group.computed},
             "by_sketches": {"files": alone.by_evidence, "row_groups": group.by_evidence},
+            "never_true": not outcomes(conjunct, _ANY_ROW, use_duckdb=False).may_match[0],
         }
         for conjunct, alone, group in zip(predicate.conjuncts, by_file, by_group, strict=True)
     ]
@@ -115,6 +119,13 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     for conjunct in found["conjuncts"]:
         files, groups, text = conjunct["files"], conjunct["row_groups"], conjunct["values"] or conjunct["text"]
         lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(text)}")
+        if conjunct["never_true"]:
+            advice = (
+                ": a comparison with NULL is NULL; IS NULL is the test for it"
+                if re.search(r"\bnull\b", text, re.IGNORECASE)
+                else ""
+            )
+            lines.append(f"{'':33}never TRUE, whatever a row holds{advice}")
         if conjunct["by_sketches"]["files"]:
             lines.append(f"{'':33}{conjunct['by_sketches']['files']:,} of these files by sketches")
         computed = conjunct["computed"]

@@ -25,7 +25,7 @@ _NO_STATISTICS = Why("no statistics of this column", Cause.NO_STATISTICS)
 
 REWRITES: dict[Cause, str] = {
     Cause.CASE_FOLDED: "a sketch of its substrings; or keep a column that holds the text folded, and compare that",
-    Cause.ENGINE_CASTS: "write the constant in the column's own type, as in DATE '2024-01-31'",
+    Cause.ENGINE_CASTS: "write the constant in the column's own type, as in 5 or DATE '2024-01-31'",
     Cause.NO_LITERAL_BEGINNING: "begin the pattern with a literal, or keep a column that holds the part",
     Cause.MIDDLE_OF_TEXT: "keep a column that holds the part",
     Cause.CLOCKS_CHANGE: "compare the column itself with moments that carry an offset",

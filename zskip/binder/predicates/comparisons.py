@@ -16,7 +16,7 @@ from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding, Choice, Value, distribute, opaque, samples
 from zskip.binder.source_text import span, without_parentheses
 from zskip.core import types as t
-from zskip.errors import IncomparableTypes
+from zskip.errors import IncomparableTypes, SqlSyntaxError
 from zskip.language import literals, tree
 from zskip.language.bound import Dialect
 from zskip.language.functions.dates import zone_of
@@ -198,7 +198,9 @@ def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, 
     """Raises `IncomparableTypes`, pointing at the comparison ``whole``. ``literal``: the right side is one."""
     if not are_comparable(left, right, literal):
         one, other = (type_name(type, binding.dialect.name) for type in (left, right))
-        message = f"{binding.dialect.name} does not compare {one} with {other}."
+        unquoted = literal and (_kind(left), _kind(right)) == ("moment", "number")
+        hint = " Dates and times need quotes: '2025-03-01'." if unquoted else ""
+        message = f"{binding.dialect.name} does not compare {one} with {other}.{hint}"
         raise IncomparableTypes(message, binding.source.text, span(binding.source, whole))
 
 
@@ -227,7 +229,13 @@ def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
     return lambda binding, node: _compare(binding, op, node.this, node.expression, node)
 
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
 def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
+    if binding.dialect.name == "duckdb" and (isinstance(left, _COMPARISONS) or isinstance(right, _COMPARISONS)):
+        message = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
+        raise SqlSyntaxError(message, binding.source.text, span(binding.source, whole))
     parts = [row_of(left), row_of(right)]
     try:
         if parts[0] is not None and parts[1] is not None:
