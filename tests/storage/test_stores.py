@@ -28,7 +28,7 @@ from zskip.engines.duckdb.remote_files import KnownFile, _Ends, _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsupportedStore
 from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
-from zskip.storage.remote import ObjectStorage
+from zskip.storage.remote import _OPTIONS, _STORES, ObjectStorage
 from zskip.tablelog import log
 
 Store = tuple[str, dict[str, Any] | None]
@@ -456,8 +456,14 @@ def test_what_is_no_address_of_a_server(in_s3: Place) -> None:
     nobody = {name: value for name, value in options.items() if "endpoint" not in name}
     with pytest.raises(TableError, match="no answer came from there"):
         zskip.open(url, storage_options={**nobody, **keys, "endpoint": "http://127.0.0.1:9"})
-    with pytest.raises(InvalidOption, match="'regoin' is not valid"):
-        zskip.open(url, storage_options={**options, "regoin": "eu-west-1"})
+    for place, name, meant in (
+        (url, "regoin", "region"),
+        (url, "acess_key", "access_key_id"),
+        ("gs://bucket/t", "service_acount", "service_account"),
+        ("az://bucket/t", "client_option", "client_options"),
+    ):
+        with pytest.raises(InvalidOption, match=f"'{name}' is not valid .* Did you mean \"{meant}\""):
+            zskip.open(place, storage_options={name: "x"})
     with pytest.raises(InvalidOption, match='"key" is "access_key_id" here, "secret" is "secret_access_key" here') as e:
         zskip.open(url, storage_options={"key": "k3y", "secret": "s3cr3t"})
     assert "s3cr3t" not in str(e.value)
@@ -468,9 +474,9 @@ def test_the_page_of_options_names_what_stores_know(heading: str, scheme: str) -
     page = (ROOT / "docs" / "object-stores.md").read_text(encoding="utf-8")
     table = page.split(heading)[1].split("\n## ")[0].split("| --- | --- | --- |")[1]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
-    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell) if name != "profile"]
-    assert len(named) > 4
-    for name in named:
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert named == _OPTIONS[_STORES[scheme]].split()
+    for name in (each for each in named if each != "profile"):
         config = {"account_name": "a", name: "x"} if scheme == "az" else {name: "x"}
         with suppress(InvalidOption):  # of a value that is none
             open_storage(f"{scheme}://bucket", config)

@@ -17,7 +17,7 @@ import obstore
 import pyarrow as pa
 from obstore import exceptions, store
 
-from zskip.errors import InvalidOption, MissingDependency, TableError, UnsupportedStore, first_line
+from zskip.errors import InvalidOption, MissingDependency, TableError, UnsupportedStore, first_line, nearest
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 
@@ -40,6 +40,14 @@ _STORE_ARGUMENTS = ("client_options", "retry_config", "credential_provider")
 _ENVIRONMENT_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
 _NAMES_OF_S3FS = {"key": "access_key_id", "secret": "secret_access_key", "anon": "skip_signature"}
+_OPTIONS = {
+    store.S3Store: "access_key_id secret_access_key session_token profile region endpoint allow_http "
+    "virtual_hosted_style_request skip_signature unsigned_payload checksum_algorithm request_payer conditional_put",
+    store.GCSStore: "service_account application_credentials service_account_key bearer_token base_url skip_signature",
+    store.AzureStore: "account_name account_key sas_token client_id client_secret tenant_id use_azure_cli endpoint "
+    "skip_signature",
+}
+"""The options on docs/object-stores.md, to suggest one where the client refuses a name. It takes further ones."""
 _NO_RETRIES = {"max_retries": 0}
 
 
@@ -72,7 +80,10 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
         except (exceptions.BaseError, TypeError, ValueError) as error:
             _shorten(error)
             names = [f'"{name}" is "{here}" here' for name, here in _NAMES_OF_S3FS.items() if name in config]
-            hint = f" {', '.join(names)}." if names and _STORES[scheme] is store.S3Store else ""
+            unknown = re.search(r"Configuration key: '(.*?)' is not valid", str(error))
+            hint = nearest(unknown[1], [*_OPTIONS[_STORES[scheme]].split(), *_STORE_ARGUMENTS]) if unknown else ""
+            if names and _STORES[scheme] is store.S3Store:
+                hint = f" {', '.join(names)}."
             raise InvalidOption(
                 f'The store at "{without_secrets(url)}" cannot be opened: {_client_message(error)}{hint}'
             ) from error
