@@ -431,8 +431,13 @@ def test_a_selection_holds_for_every_engine(table: zskip.Table) -> None:
     assert plan.to_arrow().column_names == ["s"]
     assert plan.to_duckdb(duckdb.connect()).columns == ["s"]
     assert [batch.schema.names for batch in plan.to_batches()] == [["s"]]
+    two = table.plan("a = 5").select(["a", "s"]).to_arrow()
+    assert two == table.plan("a = 5").select("a", "s").to_arrow()
+    assert two.select(["s"]) == table.plan("a = 5").select("s").to_arrow()
     with pytest.raises(zskip.UnknownColumn, match='no column "t"'):
         plan.select(["t"])
+    with pytest.raises(zskip.InvalidOption, match="a column's name, or a list of names, not 5"):
+        plan.select("s", 5)  # type: ignore[arg-type]
 
 
 def test_the_docs_name_every_public_member_of_a_plan() -> None:

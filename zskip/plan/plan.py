@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import engine
+from zskip.core.schema import names_given
 from zskip.errors import MissingDependency, SchemaError, first_line
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import Skipped, Survivors
@@ -160,9 +161,13 @@ class Plan:
 
     # --- to the engines ---
 
-    def select(self, columns: Sequence[str]) -> Plan:
-        """The same plan with only these columns. Raises `UnknownColumn`."""
-        return Plan(self._survivors, engine("arrow").output_schema(self.scan, columns).names)
+    def select(self, columns: str | Sequence[str], *more: str) -> Plan:
+        """The same plan with only these columns: ``select("a", "b")`` or ``select(["a", "b"])``.
+
+        Raises `UnknownColumn`.
+        """
+        chosen = [*names_given(columns, "columns"), *more]
+        return Plan(self._survivors, engine("arrow").output_schema(self.scan, chosen).names)
 
     def count(self) -> int:
         """The number of matching rows. Files and row groups in which all rows match are not read."""
