@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from zskip import plan as planning
 from zskip.core.late_loading import pc
-from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, require_output, size_text, unreported
+from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
 from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
@@ -925,23 +925,23 @@ class Table:
         """Write an HTML file that shows which files a predicate needs, and why; it needs no network.
 
         The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The reader can
-        change the constants of ``where``, and the page plans again. ``columns``: by default at most six of the
-        predicate and the layout · ``workload``: predicates or SELECT statements, or a file of them; the page lists how
-        much each reads. Columns and ``where`` may also name attributes of dimensions, as ``"customer.region"``, whose
-        ranges are those of the versions with which the files were joined · ``alternatives``: read a sample of the
-        rows, and list how much ``where`` and the workload would read in other layouts of the same columns, and in four
-        times as many files.
+        change the constants of ``where``, and the page plans again. ``path``: an earlier page is replaced, and no other
+        file · ``columns``: by default at most six, of the predicate and the layout first; the page names the others ·
+        ``workload``: predicates or SELECT statements, or a file of them; the page lists how much each reads. Columns
+        and ``where`` may also name attributes of dimensions, as ``"customer.region"``, whose ranges are those of the
+        versions with which the files were joined · ``alternatives``: read a sample of the rows, and list how much
+        ``where`` and the workload would read in other layouts of the same columns, and in four times as many files.
 
-        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files or a path that cannot be written,
-        and `MissingDependency` without Bokeh.
+        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, a path that cannot be written or
+        has another file, and `MissingDependency` without Bokeh.
         """
         from zskip.writer.workload_input import queries_of
 
         check_options(columns=columns, alternatives=alternatives)
-        target = require_output(path)
         from zskip.binder.bind_condition import bind_condition
         from zskip.inspect import explore
 
+        target = explore.require_replaceable(path)
         predicate = None if where is None else bind_condition(where, self._index.schema, "duckdb", "UTC", None)
         queries = queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []

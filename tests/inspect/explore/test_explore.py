@@ -502,6 +502,26 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip
         hostile.explore(tmp_path / "nodir" / "x.html", where="not even SQL (")
     with pytest.raises(InvalidOption, match="is a folder"):
         hostile.explore(tmp_path, where="not even SQL (")
+    (tmp_path / "data.html").write_text("a table of the user's own")
+    with pytest.raises(InvalidOption, match=r"data.html\" is there, and is no page of explore"):
+        hostile.explore(tmp_path / "data.html", where="not even SQL (")
+
+
+def test_a_page_replaces_an_earlier_one_and_an_empty_file(hostile: zskip.Table, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.touch()
+    for where in ("i > 5", "i > 7"):
+        assert where.replace(">", "&gt;") in hostile.explore(target, where=where).read_text()
+
+
+def test_the_page_names_the_columns_beyond_six(browser: Any, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({name: [1, 2, 3] for name in "abcdefgh"}), tmp_path / "t", by="a", files=2)
+    page = tmp_path / "page.html"
+    show(browser, table.explore(page, where="h = 2"))
+    assert text_of(browser, "undrawn").startswith("Not drawn: f, g. Choose the columns by columns=")
+    assert [*browser.execute_script("return zskipPage.columns.map((each) => each.path)")] == list("ahbcde")
+    show(browser, table.explore(page, columns=["g"]))
+    assert browser.execute_script("return document.getElementById('undrawn').hidden")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import html
 import importlib.util
 import io
 import json
+import os
 import re
 import statistics
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from zskip import layouts
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
+from zskip.core.option_checks import require_output
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.inspect.explore.export import Arrays, ExportedColumn, Level, columns_of, fitting, packed, tree_of
 from zskip.language import Predicate
@@ -38,7 +40,7 @@ from zskip.plot import boxes
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["Alternative", "alternatives", "page", "save"]
+__all__ = ["Alternative", "alternatives", "page", "require_replaceable", "save"]
 
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
@@ -67,7 +69,7 @@ def page(
     """
     if not len(index):
         raise InvalidOption(f"{index.storage.uri} has no files to show.")
-    references = _columns(index, predicate, columns)
+    references, undrawn = _columns(index, predicate, columns)
     paths = sorted({reference.path for reference in references} | (predicate.columns if predicate else set()))
     units = index.files(None, paths).statistics
     statistics, group_file = [units], None
@@ -88,6 +90,7 @@ def page(
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
         "left_out": left_out,
+        "undrawn": undrawn,
         "colors": {"read": READ, "file": FILE, "alpha": ALPHA},
         "workload": _shares_read(index, workload),
         "alternatives": [asdict(each) for each in others],
@@ -107,21 +110,36 @@ def page(
     )
 
 
+_MARK_OF_PAGES = b'<meta name="generator" content="zskip explore">'
+
+
+def require_replaceable(path: str | os.PathLike[str]) -> Path:
+    """The file to write. Raises `InvalidOption` where it cannot lie, and for a file there that is no page."""
+    target = require_output(path)
+    if target.is_file() and target.stat().st_size:
+        with target.open("rb") as file:
+            if _MARK_OF_PAGES not in file.read(1024):
+                raise InvalidOption(f'"{target}" is there, and is no page of explore: name another file, or remove it.')
+    return target
+
+
 def save(text: str, target: Path) -> Path:
-    """Write the page to a file."""
+    """Write the page to a file, in place of an earlier one."""
     target.write_text(text, encoding="utf-8")
     return target
 
 
-def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:
+def _columns(
+    index: Index, predicate: Predicate | None, given: Sequence[str] | None
+) -> tuple[list[Reference], list[str]]:
+    """The columns to draw, and those that the limit of six leaves out."""
     schema = index.schema
-    if given is None:
-        chosen = drawn_columns(index.snapshot, predicate, _MOST_COLUMNS)
-    else:
-        chosen = [column.path for column in schema.orderable(given)]
+    every = drawn_columns(index.snapshot, predicate)
+    chosen = every[:_MOST_COLUMNS] if given is None else [column.path for column in schema.orderable(given)]
     if not chosen:
         raise InvalidOption(f"{index.storage.uri} has no column with ranges to show.")
-    return [Reference(path, schema.columns[path].type) for path in chosen]
+    undrawn = every[_MOST_COLUMNS:] if given is None else []
+    return [Reference(path, schema.columns[path].type) for path in chosen], undrawn
 
 
 def _too_large(exported: Sequence[ExportedColumn], levels: Sequence[Level], predicate: Predicate | None) -> list[str]:
@@ -328,7 +346,7 @@ def svg(survivors: Survivors) -> str | None:
     vl-convert is not installed.
     """
     index = survivors.index
-    paths = drawn_columns(index.snapshot, survivors.predicate, 2)
+    paths = drawn_columns(index.snapshot, survivors.predicate)[:2]
     installed = all(importlib.util.find_spec(name) for name in ("altair", "vl_convert"))
     if not installed or len(paths) < 2 or not 0 < len(index) <= _MOST_FILES:
         return None
@@ -339,12 +357,12 @@ def svg(survivors: Survivors) -> str | None:
     return target.getvalue()
 
 
-def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) -> list[str]:
-    """The paths of at most ``most`` orderable columns: first those of both the predicate and the layout, then those of
+def drawn_columns(snapshot: Snapshot, predicate: Predicate | None) -> list[str]:
+    """The paths of the orderable columns: first those of both the predicate and the layout, then those of
     the layout, of the predicate, and all others."""
     layout = () if snapshot.layout is None else snapshot.layout.columns
     read = sorted(predicate.columns) if predicate else []
     both = [path for path in read if path in layout]
     columns = snapshot.indexed.columns
     wanted = dict.fromkeys([*both, *layout, *read, *snapshot.schema.columns])
-    return [path for path in wanted if path in columns and columns[path].orderable][:most]
+    return [path for path in wanted if path in columns and columns[path].orderable]

@@ -329,6 +329,9 @@ function start(page) {
     cell(row, percent(one.bytes, page.bytes.reduce((a, b) => a + b, 0)));
     $("workload").append(row);
   }
+  $("undrawn").hidden = !page.undrawn.length;
+  const first = page.undrawn.slice(0, 20).join(", ") + (page.undrawn.length > 20 ? ", …" : "");
+  $("undrawn").textContent = `Not drawn: ${first}. Choose the columns by columns=, or in a shell by --columns.`;
   $("left-out").hidden = !page.left_out.length;
   $("left-out").textContent = `Left out, since the page would exceed 5 MB: ${page.left_out.join(", ")}.`;
   $("workload-section").hidden = !page.workload.length;
