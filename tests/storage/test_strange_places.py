@@ -105,6 +105,20 @@ def test_what_a_client_says_of_a_request_is_masked() -> None:
     assert "a.blob.core.windows.net/c/x" in without_secrets(message)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("evnts", "events"), (".events", "events"), ("dotted", ".dotted")])
+def test_the_folder_nearest_to_a_wrong_name_is_offered(name: str, meant: str, tmp_path: Path) -> None:
+    for folder in ("events", ".dotted", "other"):
+        zskip.write(ROWS, tmp_path / folder, by="id")
+    with pytest.raises(TableNotFound, match=rf'/{re.escape(name)}, and no Parquet file\. Did you mean "{meant}"\?'):
+        zskip.open(tmp_path / name)
+    for far in ("none/events", "zzz"):
+        with pytest.raises(TableNotFound, match=r"and no Parquet file\. Make one with zskip\.write\."):
+            zskip.open(tmp_path / far)
+    (tmp_path / "event").mkdir()
+    with pytest.raises(TableNotFound, match=r"Make one with zskip\.write\."):
+        zskip.open(tmp_path / "event")
+
+
 def test_one_statement_reads_tables_in_a_store_and_on_the_disk(tmp_path: Path) -> None:
     if missing := unavailable("s3"):
         pytest.skip(missing)

@@ -24,7 +24,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore
+from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore, nearest
 from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
@@ -200,10 +200,23 @@ def not_found(storage: Storage, version: int | None = None) -> str:
         nothing = f"There is no zskip table at {storage.uri}, and no Parquet file."
         if any(sign in storage.uri for sign in "*?["):
             return f"{nothing} A table is opened by its folder, not by a pattern."
-        return f"{nothing} Make one with zskip.write."
+        return nothing + (_nearest_folder(storage) or " Make one with zskip.write.")
     return (
         f"The table at {storage.uri} has no version {version}; its log holds {_kept(storage, now)[0]} to {now.version}."
     )
+
+
+def _nearest_folder(storage: Storage) -> str:
+    """A hint for a folder that is not there, which names one beside it; empty if there is none, and in a store."""
+    if storage.local is None or storage.local.exists():
+        return ""
+    beside: list[str] = []
+    with suppress(OSError):
+        beside = [each.name for each in storage.local.parent.iterdir() if each.is_dir()]
+    return nearest(storage.local.name, beside[:_MOST_COMPARED], listed=True)
+
+
+_MOST_COMPARED = 1_000
 
 
 def _kept(storage: Storage, newest: Snapshot) -> range:
