@@ -119,6 +119,9 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     # columns
     (lambda f: laid_out(f, "src_pi"), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: zskip.read(made(f).uri, filters=[("src_pi", "=", "x")]), UnknownColumn, 'Did you mean "src_ip"'),
+    (lambda f: made(f).plan(pc.field("N") == 3), UnknownColumn, 'no column "N". Did you mean "n"'),
+    (lambda f: made(f).plan(filters=[(3, "=", 3)]), InvalidOption, r"no list of filters .* operators are =, ==, !="),
+    (lambda f: made(f).plan(filters=[("n", "=", "x")]), UnsupportedSql, 'cannot be applied to "n", which is int'),
     (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
     *(

@@ -20,7 +20,7 @@ import pytest
 import zskip
 from tests import one_in
 from zskip.core import receipts
-from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, TableNotFound
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, SqlSyntaxError, TableNotFound
 from zskip.writer import append, delete
 
 
@@ -606,6 +606,16 @@ def test_filters_as_pandas_and_pyarrow_take_them(tmp_path: Path) -> None:
         table.plan([("a", "~", 3)])
     with pytest.raises(InvalidOption, match="give one of them"):
         zskip.read(tmp_path / "t", where="a = 1", filters=[("a", "=", 1)])
+
+
+def test_a_predicate_may_end_like_a_statement(tmp_path: Path) -> None:
+    """Engines put its text into a WHERE, where a semicolon would end the statement."""
+    table = zskip.write(pa.table({"a": range(10)}), tmp_path / "t", by="a")
+    assert table.plan("a < 4 ; ").count() == 4
+    assert table.plan("a < 4;").to_duckdb().fetchall() == [(0,), (1,), (2,), (3,)]
+    assert table.delete("a = 3;").rows == 1
+    with pytest.raises(SqlSyntaxError, match="more than one statement"):
+        table.plan("a < 4; SELECT 1")
 
 
 # --- what a person sees who prints an object: what it is, on a line, and not all that it holds ---

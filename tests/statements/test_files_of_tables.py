@@ -103,6 +103,19 @@ def test_a_pattern_as_a_parameter_or_a_source_is_refused(
         zskip.write(pattern, tmp_path / "t", by="a")
 
 
+def test_links_to_the_files_of_a_table_are_refused(
+    folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for file in (folder / "written").glob("*.parquet"):
+        (links / file.name.removeprefix("part-")).symlink_to(file)
+    with pytest.raises(ForeignTable):
+        zskip.sql(f"FROM '{links}/*.parquet'", con)
+    with pytest.raises(ForeignTable):
+        zskip.write(links, tmp_path / "t", by="a")
+
+
 def test_files_of_no_table_and_folders_that_are_only_indexed_are_read(
     folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from zskip.binder import Parameters
 from zskip.binder.bind import bind
 from zskip.binder.typed_conditions import predicate
 from zskip.core.schema import Schema
-from zskip.errors import InvalidOption, SqlError, UnsupportedSql, shown
+from zskip.errors import InvalidOption, SqlError, UnsupportedSql, in_quotes, shown
 from zskip.language import Predicate, conjunction, tree
 from zskip.language.bound import Constant, complement
 from zskip.language.tree import Node
@@ -145,6 +145,7 @@ def bind_condition(
     if isinstance(given, Predicate):
         return given
     if isinstance(given, str):
+        given = given.rstrip("; \t\r\n")  # a statement may end so, in which engines put the text into a WHERE
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
     return _bound_filters(given, schema) if isinstance(given, list) else bind_expression(given, schema, now)
 
@@ -177,17 +178,28 @@ def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
     except OverflowError as error:
         raise InvalidOption(f"{shown(given)} has a number of more than 64 bits, which Arrow cannot compare.") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidOption(f'{shown(given)} is no list of filters such as [("a", "=", 1)].') from error
+        raise InvalidOption(
+            f'{shown(given)} is no list of filters such as [("a", "=", 1), ("b", "in", [1, 2])]. The operators are '
+            f"{', '.join(_COMPARISONS)}."
+        ) from error
     from zskip.binder.from_arrow import number_filter
 
     def condition(name: str, expression: pc.Expression, op: str, value: Any) -> Node:
         found = number_filter(schema, name, _AS_IN_SQL.get(op, op), value)
-        return bind_expression(expression, schema).tree if found is None else found
+        try:
+            return bind_expression(expression, schema).tree if found is None else found
+        except UnsupportedSql as error:
+            raise UnsupportedSql(
+                f"The filter {shown((name, op, value))} cannot be applied to {in_quotes(name)}, which is "
+                f"{schema.arrow.field(name).type}. Write it in SQL, as where=."
+            ) from error
 
     return predicate(tree.or_([tree.and_([condition(*one) for one in each]) for each in filters]), schema)
 
 
 def _filter(schema: Schema, name: str, op: str, value: Any) -> pc.Expression:
+    if not isinstance(name, str):
+        raise TypeError("a column is named by text")
     field = pc.field(name)
     if op in ("in", "not in") and all(one is None for one in value):
         column = schema.find([name], case_sensitive=True)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zskip.core.schema import Schema, join_path
+from zskip.core.schema import join_path
 from zskip.errors import ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors
@@ -135,12 +135,16 @@ def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask:
     predicate = source.survivors.predicate
     if predicate is None or not _reads_attribute(source, dimension):
         return
-    columns = source.survivors.index.snapshot.schema.columns
+    columns, known = source.survivors.index.snapshot.schema.columns, []
     for field in dimension.attributes:
         path = join_path([field.name])
-        if path in predicate.columns and columns[path].type != field.type:
-            reason = f"{field.name} was {field.type} when the facts were written, and is {columns[path].type}"
-            facts.reasons.append(f"attributes of {source.name} are not used: {reason}")
+        if path not in predicate.columns:
+            continue
+        if columns[path].type == field.type:
+            known.append(field)
+            continue
+        reason = f"{field.name} was {field.type} when the facts were written, and is {columns[path].type}"
+        facts.reasons.append(f"attributes of {source.name} are not used: {reason}")
     chain, null_safe = one.chain, [join for each in one.chain for join in each.joins if join.nulls]
     if null_safe and len(chain) > 1:
         facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
@@ -149,10 +153,10 @@ def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask:
         return
     versions = tuple(tables[each.place].survivors.index.identity for each in chain)
     meaning = predicate.sql() or predicate, predicate.dialect
-    survivors, schema = facts.survivors, source.survivors.index.snapshot.schema
+    survivors = facts.survivors
     kept, changed = survivors.once(
         ("attributes", dimension.name, versions, meaning),
-        lambda: _allowed(survivors, chain, versions, predicate, schema),
+        lambda: _allowed(survivors, chain, versions, predicate, known),
     )
     kept = kept.copy()
     for each, of_other_versions in zip(chain, changed, strict=True):
@@ -174,20 +178,16 @@ def _allowed(
     chain: Sequence[Reached],
     versions: Sequence[str | None],
     predicate: Predicate,
-    schema: Schema,
+    known: Sequence[pa.Field],
 ) -> tuple[NDArray[np.bool_], list[_Versioned]]:
     """A flag for each file of the facts: whether its attributes allow the predicate, which is on the first of the
-    chain and bound to its ``schema``; and for each of the chain the files with attributes of other versions."""
-    fields = chain[0].dimension.attributes
-    paths = {join_path([field.name]): (chain[0].dimension.path(field.name), field.type) for field in fields}
+    chain, of which some attributes are ``known``; and for each of the chain the files with attributes of other
+    versions."""
+    paths = {join_path([field.name]): chain[0].dimension.path(field.name) for field in known}
     of_chain = [each.dimension.version_path for each in chain]
-    units = facts.index.files_at(facts.numbers, [*(path for path, _ in paths.values()), *of_chain]).statistics
+    units = facts.index.files_at(facts.numbers, [*paths.values(), *of_chain]).statistics
     # The files of the facts, as the dimension's planner would see them; its other columns are unknown.
-    seen = {
-        name: units.columns[path]
-        for name, (path, type) in paths.items()
-        if name in schema.columns and schema.columns[name].type == type
-    }
+    seen = {name: units.columns[path] for name, path in paths.items()}
     allowed = outcomes(predicate, Statistics(units.row_count, seen)).may_match
     changed: list[_Versioned] = []
     for path, version in zip(of_chain, versions, strict=True):

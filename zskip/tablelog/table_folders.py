@@ -182,7 +182,10 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray, *, itself: b
         for link in sorted(link for link in _links(storage.local, folders) if not used.isdisjoint((link, f"{link}/"))):
             path = storage.local / link
             target = LocalStorage(path.resolve())
-            refuse_folder(target if path.is_dir() else target.parent())
+            within = target if path.is_dir() else target.parent()
+            refuse_folder(within)
+            for folder in _with_ancestors(within):
+                _refuse_own(folder, "", {""})
 
 
 def refuse_tables_within(

@@ -57,11 +57,9 @@ _FIXED_BY_A_QUERY = frozenset(
     }
 )
 # Text that may name Parquet files in a statement that DuckDB's parser does not show.
-_NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)'$", re.IGNORECASE)
-
-
+_NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)$", re.IGNORECASE)
+# Kinds of statements whose arguments DuckDB's parser does not show, and may be folders to read.
 _FOLDER_READERS = frozenset({"CALL", "COPY", "EXECUTE", "PREPARE"})
-"""The kinds of statements that DuckDB does not serialize, and that may read the files in a folder."""
 
 
 class Statement(NamedTuple):
@@ -157,7 +155,7 @@ def parse_tables(
         _refuse_written_files(unquoted(written.text))
     if not places.parsed or statement.kind == "CALL":
         for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
-            if _NAMES_FILES.search(f"{text}'") or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
+            if _NAMES_FILES.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
                 _refuse_files(text)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
