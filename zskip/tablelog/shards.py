@@ -124,20 +124,28 @@ def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
 def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
     """The statistics as columns that Parquet can store. Long bounds are truncated, except in ``uncut`` columns."""
     flat = {"row_count": units.row_count}
-    for path, column in units.columns.items():
-        longest = _LONGEST if path in uncut else _BOUND_LENGTH
-        lower, lower_cut = shorten_lower(column.lower, longest)
-        upper, upper_cut = shorten_upper(column.upper, longest)
-        parts = {
-            "lower": _kept(lower),
-            "upper": _kept(upper),
-            "null_count": column.null_count,
-            "nan_count": column.nan_count if t.is_floating(lower.type) else pa.nulls(len(units), pa.int64()),
-            "lower_exact": _exact(column.lower_exact, lower_cut),
-            "upper_exact": _exact(column.upper_exact, upper_cut),
-        }
-        flat |= {f"{path}.{name}": part for name, part in parts.items() if part.null_count < len(part)}
+    for path, given in units.columns.items():
+        column = _shortened(given, _LONGEST if path in uncut else _BOUND_LENGTH)
+        for name in _FIELDS:
+            part = _kept(getattr(column, name)) if name in _FLAT else getattr(column, name)
+            if part.null_count < len(part) and (name != "nan_count" or t.is_floating(column.lower.type)):
+                flat[f"{path}.{name}"] = part
     return flat
+
+
+def _shortened(column: ColumnStatistics, longest: int) -> ColumnStatistics:
+    """The statistics with long bounds truncated."""
+    if not (t.is_string(column.lower.type) or t.is_binary(column.lower.type)):
+        return column
+    lower, lower_cut = shorten_lower(column.lower, longest)
+    upper, upper_cut = shorten_upper(column.upper, longest)
+    return replace(
+        column,
+        lower=lower,
+        upper=upper,
+        lower_exact=_exact(column.lower_exact, lower_cut),
+        upper_exact=_exact(column.upper_exact, upper_cut),
+    )
 
 
 def _exact(exact: pa.BooleanArray, cut: pa.BooleanArray) -> pa.BooleanArray:

@@ -128,7 +128,8 @@ def append(
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)
-    schema = Schema(appended(base.schema.arrow, source.schema))
+    columns = appended(base.schema.arrow, source.schema)
+    schema = base.schema if columns.equals(base.schema.arrow) else Schema(columns)
     _require_same_partition_types(base, schema)
     look_ups = look_ups_of(Index(storage, base), kept)
     since = base.version
@@ -163,7 +164,8 @@ def append(
         if not staged.is_committed:  # another writer has committed this batch
             return snapshot, Appended(snapshot.version, 0, 0, 0)
     size = pc.sum(written.files.size).as_py()
-    new = tuple(name for name in snapshot.schema.arrow.names if name not in base.schema.arrow.names)
+    known = set(base.schema.arrow.names)
+    new = tuple(name for name in snapshot.schema.arrow.names if name not in known)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), size, new)
 
 

@@ -39,21 +39,23 @@ class Encoding:
 
 def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
     """The encoding for rows that begin like these."""
-    dictionary, delta = [], []
+    paths, dictionary, delta = [], [], []
     for path, leaf in _leaves(rows.slice(0, TESTED_ROWS)):
+        paths.append(path)
         values = first_values(leaf)
         integers = any(is_integer(values.type) for is_integer in _INTEGERS)
         if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_INTEGERS if integers else _MOST_DISTINCT):
             dictionary.append(path)
         elif integers:
             delta.append(path)
-    return _encoding(compression, dictionary, delta, rows)
+    return _encoding(compression, dictionary, delta, paths)
 
 
 def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Encoding:
     """The encoding of an existing file, for rows that replace its own. Columns that it lacks are stored plainly."""
     dictionary, delta = [], []
-    leaves = dict(_leaves(rows.slice(0, 0)))
+    listed = list(_leaves(rows.slice(0, 0)))
+    leaves = dict(listed)
     chunks = file.row_group(0) if file.num_row_groups else None
     for chunk in () if chunks is None else map(chunks.column, range(chunks.num_columns)):
         path = chunk.path_in_schema
@@ -63,14 +65,14 @@ def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Enco
             dictionary.append(path)
         elif "DELTA_BINARY_PACKED" in chunk.encodings and any(holds(leaves[path].type) for holds in _INTEGERS):
             delta.append(path)
-    return _encoding(compression, dictionary, delta, rows)
+    return _encoding(compression, dictionary, delta, [path for path, _ in listed])
 
 
-def _encoding(compression: str, dictionary: Sequence[str], delta: Sequence[str], rows: pa.Table) -> Encoding:
-    """The encoding by paths. Two leaves of one path, of a column "s.a" and of a field a of s, have a dictionary."""
-    found = Counter(path for path, _ in _leaves(rows.slice(0, 0)))
-    shared = {path for path, leaves in found.items() if leaves > 1}
-    with_dictionary = dict.fromkeys([*dictionary, *(path for path in found if path in shared)])
+def _encoding(compression: str, dictionary: Sequence[str], delta: Sequence[str], paths: Sequence[str]) -> Encoding:
+    """The encoding of leaves with these paths. Two leaves of one path, of a column "s.a" and of a field a of s, have a
+    dictionary."""
+    shared = {path for path, leaves in Counter(paths).items() if leaves > 1}
+    with_dictionary = dict.fromkeys([*dictionary, *(path for path in paths if path in shared)])
     return Encoding(compression, tuple(with_dictionary), tuple(path for path in delta if path not in shared))
 
 
