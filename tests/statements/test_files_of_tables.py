@@ -114,6 +114,21 @@ def test_links_to_the_files_of_a_table_are_refused(
         zskip.sql(f"FROM '{links}/*.parquet'", con)
     with pytest.raises(ForeignTable):
         zskip.write(links, tmp_path / "t", by="a")
+    (tmp_path / "whole").symlink_to(folder / "written")
+    with pytest.raises(ForeignTable):
+        zskip.sql(f"FROM '{tmp_path}/*/part-*.parquet'", con)
+
+
+def test_links_to_other_files_are_read(folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Even to a file that lies in a table's folder, and is none of its own."""
+    other = folder / "written" / "other.parquet"
+    pq.write_table(pa.table({"a": range(7)}), other)
+    (tmp_path / "0.parquet").symlink_to(folder / "plain" / "0.parquet")
+    (tmp_path / "other.parquet").symlink_to(other)
+    try:
+        assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", con).fetchall()) == 17
+    finally:
+        other.unlink()
 
 
 def test_files_of_no_table_and_folders_that_are_only_indexed_are_read(

@@ -145,7 +145,7 @@ def bind_condition(
     if isinstance(given, Predicate):
         return given
     if isinstance(given, str):
-        given = given.rstrip("; \t\r\n")  # a statement may end so, in which engines put the text into a WHERE
+        given = given.rstrip("; \t\r\n")  # engines get the text in a WHERE, which a semicolon would end
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
     return _bound_filters(given, schema) if isinstance(given, list) else bind_expression(given, schema, now)
 

@@ -177,15 +177,19 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray, *, itself: b
     for folder in _with_ancestors(storage.parent()):
         _refuse_own(folder, "", ours)
     if storage.local is not None:
+        listed = files.to_pylist()
         folders = _folders_of(files)
-        used = {*folders, *files.to_pylist()}
+        used = {*folders, *listed}
+        targets: dict[Path, list[str]] = {}
         for link in sorted(link for link in _links(storage.local, folders) if not used.isdisjoint((link, f"{link}/"))):
-            path = storage.local / link
-            target = LocalStorage(path.resolve())
-            within = target if path.is_dir() else target.parent()
-            refuse_folder(within)
-            for folder in _with_ancestors(within):
-                _refuse_own(folder, "", {""})
+            target = (storage.local / link).resolve()
+            if target.is_dir():
+                below = [file.removeprefix(f"{link}/") for file in listed if file.startswith(f"{link}/")]
+                targets.setdefault(target, []).extend(below)
+            else:
+                targets.setdefault(target.parent, []).append(target.name)
+        for within, names in targets.items():
+            refuse_files_of_tables(LocalStorage(within), pa.array(names, pa.string()))
 
 
 def refuse_tables_within(
