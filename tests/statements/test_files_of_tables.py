@@ -82,6 +82,23 @@ def test_spellings_of_a_folder_are_read_as_duckdb_reads_them(
             zskip.sql(statement.format(path.lstrip("/") if "~" in statement else path), con)
 
 
+@pytest.mark.parametrize(
+    ("setting", "statement"),
+    [
+        ("file_search_path", "FROM '*.parquet'"),
+        ("file_search_path", "FROM read_parquet('part-*')"),
+        ("home_directory", "FROM '~/*.parquet'"),
+        ("home_directory", "FROM read_parquet('~')"),
+    ],
+)
+def test_settings_that_say_where_files_are_looked_for(
+    setting: str, statement: str, folder: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    con.execute(f"SET {setting} = '{folder / 'written'}'")
+    with pytest.raises(ForeignTable, match="written"):
+        zskip.sql(statement, con)
+
+
 @pytest.mark.parametrize("argument", ["[?]", "? || '/*.parquet'", "?"])
 def test_a_folder_in_a_parameter_is_refused(argument: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(ForeignTable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -60,6 +61,8 @@ _FIXED_BY_A_QUERY = frozenset(
 _NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)$", re.IGNORECASE)
 # Kinds of statements whose arguments DuckDB's parser does not show, and may be folders to read.
 _FOLDER_READERS = frozenset({"CALL", "COPY", "EXECUTE", "PREPARE"})
+_PATTERN = re.compile(r"[*?\[]")
+_FILES = "SELECT file FROM glob(?)"
 
 
 class Statement(NamedTuple):
@@ -156,7 +159,7 @@ def parse_tables(
     if not places.parsed or statement.kind == "CALL":
         for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
             if _NAMES_FILES.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
-                _refuse_files(text)
+                _refuse_files(text, catalog.con)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
         return Parsed(statement, words, places, found, settled=True, foreign=False, of_user=False, hidden=False)
@@ -231,7 +234,7 @@ class Catalog:
                     files = function in _READERS or _NO_FOLDER.search(text) or os.path.isdir(text)
                     named = [text] if files else []
                 for name in named:
-                    _refuse_files(name)
+                    _refuse_files(name, self.con)
 
     def _values(self, argument: str) -> Sequence[Any]:
         """The value of an argument; none if it depends on parameters, or on rows, which DuckDB refuses."""
@@ -256,7 +259,7 @@ class Catalog:
             return _index_at(given, self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
-        return open_index(given or place.name, self.options)
+        return open_index(given or place.name, self.options, self.con)
 
     def _is_duckdbs(self, name: str) -> bool:
         """Whether the connection has a table or view of this name. In double quotes, it precedes a folder."""
@@ -315,22 +318,27 @@ def _refuse_written_files(path: str) -> None:
         refuse_new_files(open_storage(path))
 
 
-def _refuse_files(pattern: str) -> None:
+def _refuse_files(pattern: str, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `ForeignTable` if a path or pattern names files of a local table with a log, of zskip or another format.
 
-    DuckDB reads the files of a folder at any depth.
+    The connection tells which files it names: its settings say where it looks for them. In a folder, it reads those at
+    any depth.
     """
-    pattern = os.path.expanduser(_FILE_URL.sub("/", pattern))
-    if os.path.isdir(pattern):
-        pattern = os.path.join(pattern, "**", "*")
-    folder = os.path.dirname(re.split(r"[*?\[]", pattern)[0])
-    if "://" in pattern or (folder and not os.path.isdir(folder)):
+    import duckdb
+
+    pattern = _FILE_URL.sub("/", pattern)
+    if not pattern or "://" in pattern:
         return
-    storage = open_storage(folder or ".")
-    refuse_folder(storage)
-    found = own_connection().cursor().execute("SELECT file FROM glob(?)", [pattern]).fetchall()
-    names = [os.path.relpath(file, folder or ".").replace(os.sep, "/") for (file,) in found]
-    refuse_files_of_tables(storage, pa.array(names, pa.string()))
+    patterns = [pattern] if _PATTERN.search(pattern) else [pattern, os.path.join(pattern, "**", "*")]
+    found: list[str] = []
+    for each in patterns:
+        with suppress(duckdb.Error):  # then DuckDB reads none, and raises it again
+            found += [os.path.abspath(file) for (file,) in con.sql(_FILES, params=[each]).fetchall()]
+    if found:
+        storage = open_storage(folder := os.path.commonpath([os.path.dirname(file) for file in found]))
+        refuse_folder(storage)
+        names = [os.path.relpath(file, folder).replace(os.sep, "/") for file in found]
+        refuse_files_of_tables(storage, pa.array(names, pa.string()))
 
 
 def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
@@ -343,7 +351,7 @@ def _index_at(table: Any, options: Mapping[str, Any] | None) -> Index:
     return locate.open_foreign_index(table, options)
 
 
-def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
+def open_index(path: str, options: Mapping[str, Any] | None, con: duckdb.DuckDBPyConnection) -> Index | None:
     """The index of the latest version of the table at a path; None without a zskip table. Loaded indexes are cached.
 
     Raises `InvalidOption` for a URL with a secret or a query string, even if DuckDB itself could read it.
@@ -351,7 +359,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     refuse_secrets(path)
     of_duckdb = _FILE if is_in_store(path) else _NO_FOLDER
     if of_duckdb.search(path) and not ADDRESS_OF_ENTRY.search(path) and not os.path.isdir(path):
-        _refuse_files(path)
+        _refuse_files(path, con)
         return None
     try:
         index = _index_at(path, options if is_in_store(path) else None)

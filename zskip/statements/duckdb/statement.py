@@ -223,7 +223,7 @@ def _run(
         if missing is None:
             raise
         name = missing[1]
-        quoted, indexed = f"'{name}'" in text, open_index(name, catalog.options) is not None
+        quoted, indexed = f"'{name}'" in text, open_index(name, catalog.options, catalog.con) is not None
         if catalog.names(name) or "/" in name or (quoted and (indexed or not os.path.isdir(name))):
             raise _misplaced(name, text, catalog) from error
         if indexed:
@@ -311,7 +311,7 @@ _MISSING = re.compile(r"Table with name (.+) does not exist!")
 def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | TableNotFound:
     """The error for a name that refers to a zskip table by its form, but that DuckDB cannot find."""
     path = catalog.path_of(name)
-    if path is None or open_index(path, catalog.options) is not None:
+    if path is None or open_index(path, catalog.options, catalog.con) is not None:
         start = statement.find(name)
         return _unreadable(name, statement, None if start < 0 else (start, start + len(name)))
     return TableNotFound(
