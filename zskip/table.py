@@ -323,7 +323,8 @@ class Table:
         """Append the rows of Parquet files that other programs put into the table's folder, and remove these files.
 
         Columns may be added, as by `append`. A call that was interrupted is finished by the next. Options as for
-        `append`. Raises `SchemaMismatch`, which names the column, and `CorruptFile`.
+        `append`. Raises `SchemaMismatch`, which names the column, `CorruptFile`, and `TableError` for files that may be
+        copies of files that `cluster` replaced.
         """
         from zskip.writer.adopt import adopt
         from zskip.writer.options import resources_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -201,3 +202,41 @@ def test_files_that_cannot_be_removed_are_named_and_removed_by_the_next_call(
     assert again.adopt().rows == 0
     assert not [*folder.glob("*late*"), *(folder / "_zskip/adopt").glob("*")]
     assert ids(zskip.open(folder)) == [*range(20), 100, 101, 102]
+
+
+def clustered(folder: Path) -> zskip.Table:
+    folder.mkdir()
+    for number in range(4):
+        pq.write_table(pa.table({"id": range(number * 5, number * 5 + 5)}), folder / f"{number}.parquet")
+    zskip.cluster(folder, by="id", files=2)
+    return zskip.open(folder)
+
+
+@pytest.mark.parametrize("how", ["mode", "copy"])
+def test_replaced_files_with_another_status_are_none_of_other_programs(how: str, tmp_path: Path) -> None:
+    """The time of a file's last status change differs then, and its rows are in the table already."""
+    table, folder = clustered(tmp_path / "t"), tmp_path / "t"
+    if how == "copy":
+        folder = shutil.copytree(folder, tmp_path / "copy")  # which keeps the times of modification
+        table = zskip.open(folder)
+    else:
+        for file in folder.glob("?.parquet"):
+            file.chmod(0o600)
+    assert "adopt" not in table.plan("id = 3").explain()
+    assert table.adopt().rows == 0
+    assert len(table.vacuum("0 seconds").paths) == 4
+    assert ids(table) == list(range(20))
+
+
+def test_copies_without_their_times_are_not_adopted(tmp_path: Path) -> None:
+    """Their rows would be in the table twice."""
+    clustered(tmp_path / "t")
+    folder = shutil.copytree(tmp_path / "t", tmp_path / "copy", copy_function=shutil.copyfile)
+    table = zskip.open(folder)
+    drop(folder)
+    with pytest.raises(TableError, match=r"4 files, such as 0\.parquet, .* If the folder is a copy, remove them"):
+        table.adopt()
+    assert ids(table) == list(range(20))
+    for file in folder.glob("?.parquet"):
+        file.unlink()
+    assert table.adopt().rows == 3

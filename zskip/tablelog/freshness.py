@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -129,11 +129,19 @@ def outside_other_tables(listing: Listing, everything: pa.StringArray) -> Listin
     return listing
 
 
-def as_indexed(storage: Storage, version: int, listing: Listing) -> np.ndarray:
-    """Whether a version that only indexed the folder names each file, as it is now. Raises `DamagedIndex`."""
+def as_indexed(storage: Storage, version: int, listing: Listing, *, times: bool = True) -> np.ndarray:
+    """Whether a version that only indexed the folder names each file, of its size and with its time of modification.
+
+    On a local disk, another owner or mode, or a copy of the folder that keeps its times, makes no other file of it.
+    ``times``: False to compare the sizes alone. Raises `DamagedIndex`.
+    """
     snapshot = log.read_entry(storage, version)
     if snapshot is None or snapshot.managed:
         return np.zeros(len(listing), bool)
+    if storage.local is not None:
+        listing = replace(listing, etag=pa.nulls(len(listing), pa.string()))
+    if not times:
+        listing = replace(listing, modified=pa.nulls(len(listing), pa.int64()))
     differs = changes(Index(storage, snapshot), listing)
     others = pa.concat_arrays([differs.added.path, differs.changed.path])
     return ~np.asarray(pc.is_in(listing.path, value_set=others))
@@ -151,9 +159,20 @@ def dropped_files(storage: Storage, snapshot: Snapshot) -> Listing:
     found = everything.visible().parquet()
     found = found.take(~np.asarray(pc.match_substring_regex(found.path, DATA_FILE)))
     found = outside_other_tables(found, everything.path)
-    for version in reversed(log.versions(storage)) if len(found) else ():
+    return found.take(~_replaced_by_cluster(storage, found))
+
+
+def copies_of_replaced(storage: Storage, dropped: Listing) -> Listing:
+    """The dropped files with the names and sizes of files that `cluster` replaced, as in a copy of the folder that does
+    not keep its times."""
+    return dropped.take(_replaced_by_cluster(storage, dropped, times=False))
+
+
+def _replaced_by_cluster(storage: Storage, listing: Listing, *, times: bool = True) -> np.ndarray:
+    found = np.zeros(len(listing), bool)
+    for version in reversed(log.versions(storage)) if len(listing) else ():
         with suppress(DamagedIndex):  # an old version that cannot be read names nothing that is known
-            found = found.take(~as_indexed(storage, version, found))
+            found |= as_indexed(storage, version, listing, times=times)
     return found
 
 

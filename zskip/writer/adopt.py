@@ -20,7 +20,7 @@ from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
 from zskip.storage.storage import Listing
-from zskip.tablelog.freshness import Changes, dropped_files
+from zskip.tablelog.freshness import Changes, copies_of_replaced, dropped_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
@@ -36,13 +36,20 @@ _APPLICATION = "zskip adopt"
 
 @may_meet_vacuums
 def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, Adopted]:
-    """Append all dropped files and remove them. Raises `SchemaMismatch`, `CorruptFile` and `CommitConflict`."""
+    """Append all dropped files and remove them. Raises `SchemaMismatch`, `CorruptFile`, `CommitConflict`, and
+    `TableError` for files that may be copies of files that `cluster` replaced."""
     append.require_managed(storage, base)
     rows = files = size = 0
     for name in storage.names(_CLAIMS):  # of calls that did not finish
         base, done = _finish(storage, base, options, int(name.removesuffix(".json")))
         rows, files, size = rows + done.rows, files + done.files, size + done.bytes
     found = dropped_files(storage, base)
+    if len(copies := copies_of_replaced(storage, found)):
+        raise TableError(
+            f"{storage.uri}: {len(copies):,} files, such as {copies.path[0]}, have the names and sizes of files that "
+            "cluster replaced, whose rows are in the table, but other times. If the folder is a copy, remove them; if "
+            "their rows are new, give them other names."
+        )
     if len(found):
         number = base.applications.get(_APPLICATION, 0) + 1
         claim = [[each.as_py() for each in entry] for entry in zip(found.path, found.size, found.modified, strict=True)]
