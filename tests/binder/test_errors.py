@@ -253,6 +253,22 @@ def test_messages_about_long_input_are_cut() -> None:
     assert len(str(InvalidOption(name))) < 2_000
 
 
+def test_a_column_named_like_a_type_needs_no_quotes() -> None:
+    schema = Schema(pa.schema({"date": pa.date32()}))
+    assert bind("date = DATE '2025-03-01'", schema).columns == {"date"}
+    with pytest.raises(SqlSyntaxError) as told:
+        bind("date = '2025-03-01' and", schema)
+    assert "Quote" not in str(told.value)
+
+
+def test_any_and_all_may_be_compared() -> None:
+    schema = Schema(pa.schema({"a": pa.int64(), "l": pa.list_(pa.int64())}))
+    for text in ("a = ANY(l) = TRUE", "NOT a = ALL(l) = false", "true = a = ANY(l)"):
+        assert bind(text, schema).columns == {"a", "l"}
+    with pytest.raises(SqlSyntaxError, match="not chained"):
+        bind("1 < a < 5", schema)
+
+
 def test_a_column_named_like_a_keyword_needs_quotes() -> None:
     schema = Schema(pa.schema({"select": pa.string(), "x": pa.int32()}))
     with pytest.raises(SqlSyntaxError, match='Quote the column\'s name: "select"'):

@@ -99,6 +99,14 @@ def test_settings_that_say_where_files_are_looked_for(
         zskip.sql(statement, con)
 
 
+def test_a_file_is_not_written_into_a_table_below_the_home_that_the_connection_has(
+    folder: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    con.execute(f"SET home_directory = '{folder}'")
+    with pytest.raises(ForeignTable, match="Write the file to another folder"):
+        zskip.sql("COPY (SELECT 1 AS a) TO '~/written/new.parquet'", con)
+
+
 @pytest.mark.parametrize("argument", ["[?]", "? || '/*.parquet'", "?"])
 def test_a_folder_in_a_parameter_is_refused(argument: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(ForeignTable):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.errors import SchemaError
+from zskip.errors import SchemaError, UnsafePath
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 COLUMNS = ["ts", "uid", "id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto", "query"]
@@ -231,3 +231,13 @@ def test_the_named_index_of_a_frame_is_a_column(
         assert table.to_arrow().sort_by("v").to_pydict() == {**columns, "v": [1, 2, 3]}
         table.delete("true")
         table.append(frame)
+
+
+def test_a_link_to_a_folder_is_not_left_out(tmp_path: Path) -> None:
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / name / "0.parquet")
+    (tmp_path / "own" / "linked").symlink_to(tmp_path / "other")
+    with pytest.raises(UnsafePath, match=r'linked" is a link to a folder. Remove it, or name the files .*own/\*/\*'):
+        zskip.write(tmp_path / "own", tmp_path / "t", by="a")
+    assert zskip.write(f"{tmp_path}/own/*/*.parquet", tmp_path / "t", by="a").to_arrow().num_rows == 2

@@ -13,6 +13,7 @@ import sqlglot
 from cachetools import LRUCache
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.context import opaque
@@ -65,7 +66,7 @@ opaque ones count three times, since they take as much longer, and so do so many
 _MAX_LEAF_TOKENS = 5_000
 """Tokens of a single condition, not counting constants, commas and parentheses; a longer one is opaque."""
 
-_NAMES_OR_VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
+_NAMES_OR_VALUES = {*Parser.ID_VAR_TOKENS, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
 _CHEAP_TOKENS = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)

@@ -201,6 +201,8 @@ def _filter(schema: Schema, name: str, op: str, value: Any) -> pc.Expression:
     if not isinstance(name, str):
         raise TypeError("a column is named by text")
     field = pc.field(name)
+    if op in ("in", "not in") and isinstance(value, str):
+        raise TypeError("a text is no list")
     if op in ("in", "not in") and all(one is None for one in value):
         column = schema.find([name], case_sensitive=True)
         # For strings, Arrow takes values of type null for others.

@@ -201,9 +201,8 @@ def _parameters(source: SourceText, tokens: Sequence[Token], params: Parameters 
         else:
             name = key if key in named else folded.get(key.lower())
             if name is None:
-                raise UnknownParameter(
-                    f"There is no value for the parameter {written}.{nearest(key, named)}", source.text, span
-                )
+                hint = nearest(key, named) or " Give it by params=, or in a shell by --param."
+                raise UnknownParameter(f"There is no value for the parameter {written}.{hint}", source.text, span)
             value = named[name]
             used.add(name)
         if is_list(value) and not after_in:

@@ -171,6 +171,8 @@ def fact_text(name: str, value: object, between: str = ", ") -> str:
         return "yes" if value else "no"
     if value is None or value in ([], (), {}, ""):
         return "–"
+    if name == "version":
+        return str(value)  # the ids of Iceberg's snapshots are long, and to be copied
     if isinstance(value, int):
         return size_text(value) if "bytes" in name or name == "size" else f"{value:,}"
     if isinstance(value, float):

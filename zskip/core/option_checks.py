@@ -12,7 +12,6 @@ from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -113,6 +112,8 @@ require_flag = _kind(bool, "True or False")
 
 def _zone(name: str, value: Any) -> None:
     try:
+        from zoneinfo import ZoneInfo  # a twentieth of a process's first look-up, which names no zone
+
         ZoneInfo(value)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
         raise refuse(name, "the IANA name of a time zone", value) from None

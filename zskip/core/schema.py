@@ -44,7 +44,8 @@ def names_given(given: object, option: str) -> tuple[str, ...]:
 
 def unknown_column(name: str, names: Sequence[str]) -> UnknownColumn:
     """The error about a column of rows that is not there: a field of a struct is read with its whole column."""
-    outer = next((each for each in names if each.lower() == split_path(name)[0].lower()), None)
+    first, *inner = split_path(name)
+    outer = next((each for each in names if inner and each.lower() == first.lower()), None)
     hint = nearest(name, names) if outer is None else f" Take the whole column {in_quotes(outer)}."
     return UnknownColumn(f"There is no column {in_quotes(name)}.{hint}")
 

@@ -77,7 +77,7 @@ def read(
         known = [] if table is None else [("the table", table)]
         of_files = [(names[int(part.files[0])].as_py(), part.schema) for part in parts]
         table = united([*known, *of_files], folders)
-    units, counts = _in_order(parts, [_as_of_table(part, table, folders) for part in parts])
+    units, counts = _in_order(parts, [_as_of_table(part, table, folders, listed.path) for part in parts])
     owner = np.repeat(np.arange(len(names)), counts)
     in_files = {field.name.lower() for part in parts for field in part.schema.arrow}
     files = _with_partitions(hull(units, owner, len(names)), folders, table, in_files)
@@ -272,8 +272,10 @@ def _is_absent(column: Column, folded: set[str]) -> bool:
     return column.parts[0].lower() not in folded
 
 
-def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
-    """The statistics of a part's row groups, in the columns of the table."""
+def _as_of_table(
+    part: _Part, table: Schema, folders: dict[str, pa.StringArray], names: pa.StringArray
+) -> FileStatistics:
+    """The statistics of a part's row groups, in the columns of the table. ``names``: of all files."""
     row_count = part.units.row_count
     folded = {name.lower() for name in part.schema.arrow.names}
     columns = {}
@@ -291,8 +293,27 @@ def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray])
                 known, lower=widened(known.lower, column.type), upper=widened(known.upper, column.type)
             )
         else:
+            if t.is_unsigned_integer(own.type) and t.is_integer(column.type):
+                _require_held(part, column, names)
             columns[column.path] = unknown
     return FileStatistics(row_count, columns)
+
+
+def _require_held(part: _Part, column: Column, names: pa.StringArray) -> None:
+    """Raise `SchemaMismatch` for unsigned integers that may exceed the signed type of the same column in other files.
+
+    No engine reads them in that type, but a plan would skip them: no value of the type equals them.
+    """
+    known = part.units.columns[column.path]
+    beyond = pc.fill_null(pc.greater(known.upper, pa.scalar(2**63 - 1, pa.uint64())), True)
+    empty = pc.fill_null(pc.equal(known.null_count, part.units.row_count), False)
+    groups = np.flatnonzero(np.asarray(pc.and_not(beyond, empty)))
+    if len(groups):
+        file = names[int(np.repeat(part.files, part.row_group_counts)[groups[0]])]
+        raise SchemaMismatch(
+            f'The column "{column.path}" is uint64 in {file}, with a value beyond {column.type}, which it is in other '
+            "files, or without statistics. Cast it to one type in all files, such as DECIMAL(20, 0)."
+        )
 
 
 def _leaf_statistics(

@@ -135,9 +135,17 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """The paths of the visible files of known kinds below a folder, sorted folder by folder."""
+    """The paths of the visible files of known kinds below a folder, sorted folder by folder.
+
+    Raises `UnsafePath` for a link to a folder, whose rows may be those of another folder once more.
+    """
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
+        for link in (os.path.join(parent, name) for name in folders if os.path.islink(os.path.join(parent, name))):
+            raise UnsafePath(
+                f'"{link}" is a link to a folder. Remove it, or name the files to take by a pattern, such as '
+                f'"{os.path.join(folder, "*", "*.parquet")}".'
+            )
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name[0] not in "._" and _has_known_ending(name) and os.path.isfile(path):

@@ -184,6 +184,13 @@ def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
     assert any("--repair" in advice for advice in doctor(tmp_path).advice)
 
 
+def test_doctor_knows_that_a_table_has_bounds_of_its_own(tmp_path: Path) -> None:
+    """Its footers have none where a value is NaN, and `zskip index` takes no table."""
+    zskip.write(pa.table({"a": [1.0, float("nan")]}), tmp_path, by="a")
+    (column,) = doctor(tmp_path).columns
+    assert column.advice == "none is needed here: the table's index has bounds of its own"
+
+
 def test_doctor_leaves_out_files_that_a_log_has_removed(tmp_path: Path) -> None:
     """They were counted as part of the table."""
     path = tmp_path / "delta"

@@ -502,7 +502,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip
         hostile.explore(tmp_path / "nodir" / "x.html", where="not even SQL (")
     with pytest.raises(InvalidOption, match="is a folder"):
         hostile.explore(tmp_path, where="not even SQL (")
-    (tmp_path / "data.html").write_text("a table of the user's own")
+    (tmp_path / "data.html").write_text("""grep '<meta name="generator" content="zskip explore">' *.html""")
     with pytest.raises(InvalidOption, match=r"data.html\" is there, and is no page of explore"):
         hostile.explore(tmp_path / "data.html", where="not even SQL (")
 

@@ -232,8 +232,15 @@ def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
+def _are_chained(left: exp.Expr, right: exp.Expr) -> bool:
+    """Whether a side of a comparison is another one without parentheses: DuckDB takes such beside ANY and ALL alone."""
+    inner = [each for each in (left, right) if isinstance(each, _COMPARISONS)]
+    sides = [left, right, *(side for each in inner for side in (each.this, each.expression))]
+    return bool(inner) and not any(isinstance(side, exp.Any) or side.name.upper() == "ALL" for side in sides)
+
+
 def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
-    if binding.dialect.name == "duckdb" and (isinstance(left, _COMPARISONS) or isinstance(right, _COMPARISONS)):
+    if binding.dialect.name == "duckdb" and _are_chained(left, right):
         message = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
         raise SqlSyntaxError(message, binding.source.text, span(binding.source, whole))
     parts = [row_of(left), row_of(right)]

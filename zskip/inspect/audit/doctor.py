@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,9 +99,9 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     named, doubt = named_files(path, storage, storage_options)
     doubt = (*doubt, *advice_on_instants(storage))
     others = 0 if named is None else len(set(paths) - named)
-    dropped = 0
+    dropped, managed = 0, False
     stale: Mapping[Dimension, int | None] = {}
-    if latest_version(storage) and (snapshot := load(storage)).managed:
+    if latest_version(storage) and (managed := (snapshot := load(storage)).managed):
         dropped = len(dropped_files(storage, snapshot))
         stale = stale_by_dimension(Index(storage, snapshot))
     if named is not None:  # a table that `cluster` made has its files in the hidden folder _data
@@ -125,6 +125,8 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
         for found, schema, data in judged
         for diagnosis in diagnoses(found, tuple(schema.columns.values()), data)
     )
+    if managed:  # zskip has read the values
+        columns = tuple(replace(one, advice=_BY_INDEX if DEEP in one.advice else one.advice) for one in columns)
     writers: dict[str, int] = {}
     for found, names in groups.items():
         writers[found.created_by] = writers.get(found.created_by, 0) + len(names)
@@ -318,6 +320,7 @@ def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iter
 
 
 DEEP = "`zskip index --deep` reads the column once and keeps true bounds"
+_BY_INDEX = "none is needed here: the table's index has bounds of its own"
 
 
 def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics, bounded: float) -> tuple[str, str]:

@@ -110,15 +110,19 @@ def page(
     )
 
 
-_MARK_OF_PAGES = b'<meta name="generator" content="zskip explore">'
+_BEGINNING = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="generator" content="zskip explore">"""
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
     """The file to write. Raises `InvalidOption` where it cannot lie, and for a file there that is no page."""
     target = require_output(path)
     if target.is_file() and target.stat().st_size:
-        with target.open("rb") as file:
-            if _MARK_OF_PAGES not in file.read(1024):
+        with target.open(encoding="utf-8", errors="replace") as file:
+            if file.read(len(_BEGINNING)) != _BEGINNING:
                 raise InvalidOption(f'"{target}" is there, and is no page of explore: name another file, or remove it.')
     return target
 

@@ -155,7 +155,7 @@ def parse_tables(
     )
     written = None if statement.kind == "SELECT" else written_path(words)
     if written is not None and written.kind == "string_const":
-        _refuse_written_files(unquoted(written.text))
+        _refuse_written_files(unquoted(written.text), catalog.con)
     if not places.parsed or statement.kind == "CALL":
         for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
             if _NAMES_FILES.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
@@ -311,9 +311,12 @@ def _own_functions() -> Mapping[str, bool]:
     return own | {name: True for name, _, text in functions if text and not names.isdisjoint(re.findall(r"\w+", text))}
 
 
-def _refuse_written_files(path: str) -> None:
+def _refuse_written_files(path: str, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `ForeignTable` if files that a statement writes to a local path would lie in a zskip table's folder."""
     path = _FILE_URL.sub("/", path)
+    if path.startswith("~"):
+        ((home,),) = con.sql("SELECT current_setting('home_directory')").fetchall()
+        path = f"{home or os.path.expanduser('~')}{path[1:]}"
     if "://" not in path:
         refuse_new_files(open_storage(path))
 

@@ -73,7 +73,10 @@ class Values:
             return
         wanted, given = ({name.lower(): name for name in some} for some in (names, self._values))
         for name in sorted(wanted.keys() - given.keys()):
-            raise UnknownParameter(f"There is no value for the parameter ${wanted[name]}.", statement)
+            message = (
+                f"There is no value for the parameter ${wanted[name]}. Give it by params=, or in a shell by --param."
+            )
+            raise UnknownParameter(message, statement)
         for name in sorted(given.keys() - wanted.keys()):
             value = f"${given[name]}" if self._named else f"number {name}"
             raise UnknownParameter(f"The statement has no parameter for the value {value}.", statement)
