@@ -261,6 +261,12 @@ def test_a_column_named_like_a_type_needs_no_quotes() -> None:
     assert "Quote" not in str(told.value)
 
 
+def test_a_span_of_time_without_its_keyword() -> None:
+    schema = Schema(pa.schema({"t": pa.timestamp("us")}))
+    with pytest.raises(UnsupportedSql, match="INTERVAL 7 DAY"):
+        bind("t > now() - 7 days", schema)
+
+
 def test_any_and_all_may_be_compared() -> None:
     schema = Schema(pa.schema({"a": pa.int64(), "l": pa.list_(pa.int64())}))
     for text in ("a = ANY(l) = TRUE", "NOT a = ALL(l) = false", "true = a = ANY(l)"):

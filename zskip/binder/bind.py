@@ -317,6 +317,8 @@ class _PredicateBuilder:
             raise UnsupportedSql(message, self.source.text, self._span(part))
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
             message = "This is a statement or a named expression, and not a condition on rows."
+            if re.search(r"\d\s+(second|minute|hour|day|week|month|year)s?\b", self.source.text, re.IGNORECASE):
+                message += " Spans of time are written as in INTERVAL 7 DAY."
             raise UnsupportedSql(message, self.source.text, self._span(part))
         collations_as_words(statement)
         return statement

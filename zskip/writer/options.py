@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zskip.writer.star import Star
 
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_SPANS |= {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
 # What a file takes at most to describe a column of few rows.
@@ -217,7 +218,7 @@ def _require_queries(workload: object) -> None:
 def timedelta_of(text: str | timedelta) -> timedelta:
     """The duration that a text such as "7 days" gives. Raises `InvalidOption`.
 
-    >>> timedelta_of("7 days"), timedelta_of("90 minutes")
+    >>> timedelta_of("7 days"), timedelta_of("90min")
     (datetime.timedelta(days=7), datetime.timedelta(seconds=5400))
     """
     if isinstance(text, timedelta):
