@@ -501,6 +501,9 @@ def test_the_history_has_the_snapshots(catalog: Catalog, capsys: pytest.CaptureF
     assert [round(one.time.timestamp() * 1000) for one in found] == [one.timestamp_ms for one in theirs]
     assert found[1].details["added-records"] == "100"
     assert opened.history(1) == found[:1]
+    assert [one.details.get("refs") for one in found] == ["main", None, None]
+    table.manage_snapshots().create_branch(theirs[1].snapshot_id, "audit").commit()
+    assert [one.details.get("refs") for one in zskip.open(table).history()] == ["main", "audit", None]
     assert main(["history", table.location().removeprefix("file://")]) == 0
     printed = capsys.readouterr().out
     assert all(str(one.version) in printed for one in found)

@@ -257,8 +257,12 @@ class IcebergSource:
     # --- commits that replace files ---
 
     def history(self, limit: int | None) -> list[Version]:
-        snapshots = sorted(self.opened().snapshots(), key=lambda one: (one.timestamp_ms, one.sequence_number or 0))
-        return [_version(one) for one in snapshots[::-1][:limit]]
+        table = self.opened()
+        snapshots = sorted(table.snapshots(), key=lambda one: (one.timestamp_ms, one.sequence_number or 0))
+        refs: dict[int, list[str]] = {}
+        for name, ref in table.refs().items():
+            refs.setdefault(ref.snapshot_id, []).append(name)
+        return [_version(one, refs.get(one.snapshot_id, [])) for one in snapshots[::-1][:limit]]
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         """Only the newest state of a catalog's table can be changed."""
@@ -374,7 +378,7 @@ class IcebergSource:
                 )
 
 
-def _version(snapshot: Snapshot) -> Version:
+def _version(snapshot: Snapshot, refs: Sequence[str]) -> Version:
     summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
     operation = "unknown" if snapshot.summary is None else snapshot.summary.operation.value
     names = ("total-data-files", "total-records", "total-files-size")
@@ -382,6 +386,8 @@ def _version(snapshot: Snapshot) -> Version:
     if summary.get("total-delete-files", "0") != "0":  # the totals count deleted rows, and the files that delete them
         rows = size = None
     details = {name: value for name, value in summary.items() if not name.startswith("total-")}
+    if refs:  # the newest one may be that of another branch than main, which `open` reads
+        details["refs"] = ", ".join(sorted(refs))
     committed = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
     return Version(snapshot.snapshot_id, committed, operation, files, rows, size, details)
 
