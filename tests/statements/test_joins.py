@@ -275,7 +275,7 @@ def test_keys_are_not_taken_from_rows_that_are_others_each_time(
     con.execute("CREATE SEQUENCE numbers")
     statement = f"SELECT * FROM {{0}} t JOIN {{dim}} s USING (key) WHERE name < 'q' AND {condition}"
     (keys,) = _keys_of(lake, con, statement)
-    assert keys.values.to_pylist() == [5, 6]
+    assert sorted(keys.values.to_pylist()) == [5, 6]
 
 
 def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[joins.KeySet]:

@@ -280,9 +280,11 @@ def test_numbers_that_the_common_type_would_round_are_refused(
     if is_indexed:
         zskip.index(tmp_path)
     pq.write_table(pa.table({"id": [2], "a": others}), tmp_path / "2.parquet")
-    with pytest.raises(SchemaMismatch, match=r'"a" is .* in .*1.parquet.*does not hold all its values'):
+    with pytest.raises(
+        SchemaMismatch, match=r'"a" is .* in .*1.parquet.*(does not hold all its values|a value beyond)'
+    ):
         zskip.cluster(tmp_path, by="id", files=1)
-    assert {path.name for path in tmp_path.iterdir()} == {"1.parquet", "2.parquet", "_zskip"}
+    assert {path.name for path in tmp_path.iterdir()} - {"_zskip"} == {"1.parquet", "2.parquet"}
     assert not list((tmp_path / "_zskip").rglob("*.parquet"))
 
 
