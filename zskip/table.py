@@ -540,10 +540,11 @@ class Table:
     def restore(self, version: int) -> Restored:
         """Make a new version with the content of an older one. The versions in between stay in the history.
 
-        Raises `TableNotFound` if that version or one of its files is gone, and `FilesRemoved` if a vacuum removes a
-        file in the meantime; then the table is unchanged.
+        Raises `TableNotFound` if that version or one of its files is gone, or a file of other programs has changed, and
+        `FilesRemoved` if a vacuum removes a file in the meantime; then the table is unchanged.
         """
         from zskip.tablelog.commit import commit
+        from zskip.tablelog.freshness import require_unchanged
         from zskip.tablelog.vacuum import require_files
 
         require_version(version)
@@ -552,6 +553,7 @@ class Table:
         with naming_vacuums(self._storage, base):
             older = log.load(self._storage, version)
             require_files(self._storage, older)
+            require_unchanged(self._storage, version)
             snapshot = commit(self._storage, base, "restore", restore=older, details={"restored": version})
         self._move_to(snapshot)
         from zskip.core.receipts import Restored

@@ -197,3 +197,14 @@ def test_settings_give_bytes_other_types(setting: str, value: str, tmp_path: Pat
                 found = zskip.sql(query.replace("{}", f"'{tmp_path}'"), con)
                 assert (found.types, found.fetchall()) == (wanted.types, wanted.fetchall()), query
             con.execute(f"SET {setting}")
+
+
+@pytest.mark.parametrize(("first", "type"), [("a", pa.string()), (None, pa.string()), (None, pa.null())])
+def test_bytes_beside_texts_or_nothing_in_the_first_file(first: str | None, type: pa.DataType, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"c": pa.array([first], type)}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"c": [b"b", b"\xff"]}), tmp_path / "1.parquet")
+    zskip.index(tmp_path)
+    statement = "SELECT c FROM {} WHERE c < 'zz' ORDER BY ALL"
+    found = zskip.sql(statement.format(f"'{tmp_path}'"))
+    whole = duckdb.sql(statement.format(f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"))
+    assert (found.types, found.fetchall()) == (whole.types, whole.fetchall())

@@ -7,7 +7,7 @@ on a local disk, and a conditional put in an object store.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +78,10 @@ class Listing:
         etag = pc.subtract(pa.array(status_changed, pa.int64()), times).cast(pa.string())
         unordered = Listing(pa.array(path, pa.string()), pa.array(size, pa.int64()), times, etag)
         return unordered.take(np.asarray(pc.sort_indices(unordered.path)))
+
+    def rows(self) -> Iterator[tuple[str, int | None, int | None, str | None]]:
+        """The files as `of` takes them."""
+        return zip(*(column.to_pylist() for column in (self.path, self.size, self.modified, self.etag)), strict=True)
 
     @staticmethod
     def of(rows: Iterable[tuple[str, int | None, int | None, str | None]]) -> Listing:

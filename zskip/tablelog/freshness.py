@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved
+from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
@@ -129,19 +130,11 @@ def outside_other_tables(listing: Listing, everything: pa.StringArray) -> Listin
     return listing
 
 
-def as_indexed(storage: Storage, version: int, listing: Listing, *, times: bool = True) -> np.ndarray:
-    """Whether a version that only indexed the folder names each file, of its size and with its time of modification.
-
-    On a local disk, another owner or mode, or a copy of the folder that keeps its times, makes no other file of it.
-    ``times``: False to compare the sizes alone. Raises `DamagedIndex`.
-    """
+def as_indexed(storage: Storage, version: int, listing: Listing) -> np.ndarray:
+    """Whether a version that only indexed the folder names each file, as it is now. Raises `DamagedIndex`."""
     snapshot = log.read_entry(storage, version)
     if snapshot is None or snapshot.managed:
         return np.zeros(len(listing), bool)
-    if storage.local is not None:
-        listing = replace(listing, etag=pa.nulls(len(listing), pa.string()))
-    if not times:
-        listing = replace(listing, modified=pa.nulls(len(listing), pa.int64()))
     differs = changes(Index(storage, snapshot), listing)
     others = pa.concat_arrays([differs.added.path, differs.changed.path])
     return ~np.asarray(pc.is_in(listing.path, value_set=others))
@@ -169,11 +162,61 @@ def copies_of_replaced(storage: Storage, dropped: Listing) -> Listing:
 
 
 def _replaced_by_cluster(storage: Storage, listing: Listing, *, times: bool = True) -> np.ndarray:
+    """Whether each file has the name and size of one that `cluster` replaced, and with ``times`` its modification time.
+
+    On a local disk, another owner or mode, or a copy of the folder that keeps its times, makes no other file of it.
+    """
     found = np.zeros(len(listing), bool)
-    for version in reversed(log.versions(storage)) if len(listing) else ():
-        with suppress(DamagedIndex):  # an old version that cannot be read names nothing that is known
-            found |= as_indexed(storage, version, listing, times=times)
+    for known in _replaced(storage) if len(listing) else ():
+        places = pc.index_in(listing.path, value_set=known.path)
+        same = _equal(known.size.take(places), listing.size)
+        if times:
+            same &= _equal(known.modified.take(places), listing.modified)
+            same &= storage.local is not None or _equal(known.etag.take(places), listing.etag, unknown=True)
+        found |= same
     return found
+
+
+# Files that cluster replaced, and that a vacuum left since they had changed, when it expired the version of them.
+_LEFT = "_zskip/replaced"
+
+
+def _replaced(storage: Storage) -> Iterator[Listing]:
+    for version in reversed(log.versions(storage)):
+        with suppress(DamagedIndex):  # an old version that cannot be read names nothing that is known
+            yield replaced_by(storage, version)
+    for name in storage.names(_LEFT):
+        yield Listing.of(map(tuple, json.loads(storage.read(f"{_LEFT}/{name}"))))
+
+
+def replaced_by(storage: Storage, version: int) -> Listing:
+    """The files of a version that only indexed the folder, as it recorded them; none of another. Raises
+    `DamagedIndex`."""
+    snapshot = log.read_entry(storage, version)
+    if snapshot is None or snapshot.managed:
+        return Listing.of([])
+    index = Index(storage, snapshot)
+    every = np.arange(len(index))
+    return Listing(index.recorded_paths(every), index.sizes(every), index.modified(every), index.etags(every))
+
+
+def require_unchanged(storage: Storage, version: int) -> None:
+    """Raise `TableNotFound` if files of a version that only indexed the folder have another size or time now."""
+    known = replaced_by(storage, version)
+    now = storage.size_and_modified(known.path.to_pylist())
+    same = _equal(known.size, now.size) & _equal(known.modified, now.modified, unknown=True)
+    if not same.all():
+        changed = known.take(~same).path
+        raise TableNotFound(
+            f"Version {version} of {storage.uri} is of files of which {len(changed):,} have changed since, such as "
+            f"{changed[0]}. Put them back, or choose a later version."
+        )
+
+
+def remember_replaced(storage: Storage, version: int, left: Listing) -> None:
+    """Record files that `cluster` replaced and that stay, before a vacuum, which makes a version, forgets them."""
+    if len(left):
+        storage.put_if_absent(f"{_LEFT}/{version:020d}.json", json.dumps([*left.rows()]).encode())
 
 
 def dropped_text(count: int) -> str:

@@ -14,6 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +26,7 @@ from zskip.core.receipts import Vacuumed
 from zskip.errors import CommitConflict, DamagedIndex, TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
-from zskip.tablelog.freshness import as_indexed, outside_other_tables
+from zskip.tablelog.freshness import as_indexed, outside_other_tables, remember_replaced, replaced_by
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import InlinePart, Part
 from zskip.tablelog.runs import DATA_FILE, abandoned, naming_vacuums
@@ -77,6 +78,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         named.add(range(kept_from, newest.version + 1))
         replaced, orphans, runs = _removable(storage, listing, newest, expired, named.paths, horizon)
         waiting = _waiting(storage, listing, newest, named.paths) - len(orphans)
+        stay = _left(storage, listing, expired, replaced, named.paths)
         paths = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
         gone = tuple(version for version in expired if version >= newest.horizon)
         if dry_run or not (paths or expired):
@@ -88,6 +90,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
             horizon=kept_from,
             doomed=runs,
         )
+        remember_replaced(storage, made.version, stay)
         if log.create(storage, made, newest):
             log.write_hint(storage, made.version)
             storage.delete(replaced.path.to_pylist())
@@ -102,8 +105,10 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         raise CommitConflict(f"{storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
     size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, orphans))
     ago = str(older_than).removesuffix(", 0:00:00")
-    left = f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}" if waiting else None
-    return Vacuumed(newest.version, tuple(paths), size, gone, left)
+    left = [f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}"] if waiting else []
+    if len(stay):
+        left.append(f"files that other programs changed or copied after cluster had replaced them: {len(stay):,}")
+    return Vacuumed(newest.version, tuple(paths), size, gone, "; ".join(left) or None)
 
 
 def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
@@ -238,6 +243,22 @@ def _replaced(storage: Storage, listing: Listing, expired: dict[int, str], named
         except DamagedIndex as error:
             _LOG.warning("Files that version %d named are kept: %s", version, error)
     return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+
+
+def _left(
+    storage: Storage, listing: Listing, expired: dict[int, str], replaced: Listing, named: pa.StringArray
+) -> Listing:
+    """The files of other writers that only expired versions name, and that stay since they are not as they were."""
+    found = Listing.of([])
+    for version in expired:
+        with suppress(DamagedIndex):
+            known = replaced_by(storage, version)
+            places = pc.index_in(known.path, value_set=listing.path)
+            there = pc.fill_null(pc.equal(listing.size.take(places), known.size), False)
+            others = pa.concat_arrays([replaced.path, named, found.path])
+            more = known.take(np.asarray(pc.and_not(there, pc.is_in(known.path, value_set=others))))
+            found = Listing.of([*found.rows(), *more.rows()])
+    return found
 
 
 def _waiting(storage: Storage, listing: Listing, newest: Snapshot, named: pa.StringArray) -> int:
