@@ -283,3 +283,13 @@ def test_a_column_named_like_a_keyword_needs_quotes() -> None:
         bind("x = = 'select'", schema)
     assert "Quote" not in str(told.value)
     assert bind("\"select\" = 'a'", schema).columns == {"select"}
+
+
+@pytest.mark.parametrize(
+    "name", ["current_date", "current_timestamp", "localtimestamp", "current_user", "current_time"]
+)
+def test_a_column_named_like_a_value_of_the_session_is_the_column(name: str, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({name: [1, 2, 3], "a": [1, 2, 3]}), tmp_path / "t", by="a", files=3)
+    for text in (f"{name} = 2", f"greatest({name}, 1) = 2", f"{name} + 0 = a AND a = 2", f"{name}::VARCHAR = '2'"):
+        assert table.plan(text).to_arrow()["a"].to_pylist() == [2]
+        assert zskip.sql(f"SELECT a FROM '{tmp_path}/t' WHERE {text}").fetchall() == [(2,)]

@@ -105,6 +105,8 @@ def test_a_file_is_not_written_into_a_table_below_the_home_that_the_connection_h
     con.execute(f"SET home_directory = '{folder}'")
     with pytest.raises(ForeignTable, match="Write the file to another folder"):
         zskip.sql("COPY (SELECT 1 AS a) TO '~/written/new.parquet'", con)
+    with pytest.raises(ForeignTable, match="Write the file to another folder"):
+        zskip.sql("COPY (SELECT 1 AS a) TO $1", con, params=[f"{folder}/written/new.parquet"])
 
 
 @pytest.mark.parametrize("argument", ["[?]", "? || '/*.parquet'", "?"])

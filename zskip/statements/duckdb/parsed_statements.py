@@ -150,12 +150,13 @@ def parse_tables(
     """Find the zskip tables of a statement. Raises `ForeignTable` for files of a table with a log."""
     words = tokens(shape(statement.query))
     places = table_places(statement.query, catalog.con)
-    catalog.refuse_named_files(
-        statement.query, places, tuple(params.values() if isinstance(params, Mapping) else params or ())
-    )
+    given = tuple(params.values() if isinstance(params, Mapping) else params or ())
+    catalog.refuse_named_files(statement.query, places, given)
     written = None if statement.kind == "SELECT" else written_path(words)
-    if written is not None and written.kind == "string_const":
-        _refuse_written_files(unquoted(written.text), catalog.con)
+    if written is not None:
+        is_text = written.kind == "string_const"
+        for path in [unquoted(written.text)] if is_text else _texts(given):
+            _refuse_written_files(path, catalog.con)
     if not places.parsed or statement.kind == "CALL":
         for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
             if _NAMES_FILES.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
