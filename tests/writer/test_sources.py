@@ -238,6 +238,15 @@ def test_a_link_to_a_folder_is_not_left_out(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         pq.write_table(pa.table({"a": [1, 2]}), tmp_path / name / "0.parquet")
     (tmp_path / "own" / "linked").symlink_to(tmp_path / "other")
-    with pytest.raises(UnsafePath, match=r'linked" is a link to a folder. Remove it, or name the files .*own/\*/\*'):
+    with pytest.raises(UnsafePath, match=r'linked" is a link to a folder. Remove it, or give the paths of the files'):
         zskip.write(tmp_path / "own", tmp_path / "t", by="a")
-    assert zskip.write(f"{tmp_path}/own/*/*.parquet", tmp_path / "t", by="a").to_arrow().num_rows == 2
+    files = [str(file) for file in (tmp_path / "own").glob("**/*.parquet")] + [f"{tmp_path}/own/linked/0.parquet"]
+    assert zskip.write(files, tmp_path / "t", by="a").to_arrow().num_rows == 4
+
+
+def test_a_pattern_with_a_link_to_the_folder_above_ends(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "own" / "0.parquet")
+    for name in ("loop", "loop-2"):
+        (tmp_path / "own" / name).symlink_to(tmp_path / "own")
+    assert zskip.write(f"{tmp_path}/own/*/*/*.parquet", tmp_path / "t", by="a").to_arrow().num_rows == 8

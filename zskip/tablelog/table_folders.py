@@ -181,9 +181,14 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray, *, itself: b
         folders = _folders_of(files)
         used = {*folders, *listed}
         targets: dict[Path, list[str]] = {}
-        for link in sorted(link for link in _links(storage.local, folders) if not used.isdisjoint((link, f"{link}/"))):
+        links = sorted(link for link in _links(storage.local, folders) if not used.isdisjoint((link, f"{link}/")))
+        followed: set[str] = set()
+        for link in links:
+            if not followed.isdisjoint(link[:at] for at, letter in enumerate(link) if letter == "/"):
+                continue  # found again below what the outer link leads to, which may be a folder above it
             target = (storage.local / link).resolve()
             if target.is_dir():
+                followed.add(link)
                 below = [file.removeprefix(f"{link}/") for file in listed if file.startswith(f"{link}/")]
                 targets.setdefault(target, []).extend(below)
             else:

@@ -142,10 +142,7 @@ def _files_below(folder: str) -> Iterator[str]:
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for link in (os.path.join(parent, name) for name in folders if os.path.islink(os.path.join(parent, name))):
-            raise UnsafePath(
-                f'"{link}" is a link to a folder. Remove it, or name the files to take by a pattern, such as '
-                f'"{os.path.join(folder, "*", "*.parquet")}".'
-            )
+            raise UnsafePath(f'"{link}" is a link to a folder. Remove it, or give the paths of the files themselves.')
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name[0] not in "._" and _has_known_ending(name) and os.path.isfile(path):
