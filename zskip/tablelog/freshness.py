@@ -203,8 +203,11 @@ def replaced_by(storage: Storage, version: int) -> Listing:
 def require_unchanged(storage: Storage, version: int) -> None:
     """Raise `TableNotFound` if files of a version that only indexed the folder have another size or time now."""
     known = replaced_by(storage, version)
-    now = storage.size_and_modified(known.path.to_pylist())
-    same = _equal(known.size, now.size) & _equal(known.modified, now.modified, unknown=True)
+    if not len(known):
+        return
+    now = data_files(storage)
+    places = pc.index_in(known.path, value_set=now.path)
+    same = _equal(known.size, now.size.take(places)) & _equal(known.modified, now.modified.take(places), unknown=True)
     if not same.all():
         changed = known.take(~same).path
         raise TableNotFound(

@@ -78,7 +78,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         named.add(range(kept_from, newest.version + 1))
         replaced, orphans, runs = _removable(storage, listing, newest, expired, named.paths, horizon)
         waiting = _waiting(storage, listing, newest, named.paths) - len(orphans)
-        stay = _left(storage, listing, expired, replaced, named.paths)
+        stay = _left(storage, listing, expired if newest.managed else {}, replaced, named.paths)
         paths = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
         gone = tuple(version for version in expired if version >= newest.horizon)
         if dry_run or not (paths or expired):
