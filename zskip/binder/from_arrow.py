@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 
 from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test, unproved
 from zskip.core import types as t
-from zskip.core.schema import Schema, identifier, join_path
-from zskip.errors import UnknownColumn, in_quotes, nearest
+from zskip.core.schema import Schema, identifier, join_path, unknown_column
 from zskip.language import tree
 from zskip.language.tree import Node, Reference, Why
 
@@ -50,8 +49,7 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if missing := re.match(r"No match for FieldRef\.Name\((.*)\) in ", str(error)):
             # Arrow takes a name as it is written, so one that differs in case only is unknown, too.
-            name = join_path([missing[1]])
-            raise UnknownColumn(f"There is no column {in_quotes(name)}.{nearest(name, schema.columns)}") from error
+            raise unknown_column(join_path([missing[1]]), tuple(schema.columns)) from error
         return [None]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
