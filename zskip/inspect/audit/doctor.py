@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -123,10 +123,8 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     columns = tuple(
         diagnosis
         for found, schema, data in judged
-        for diagnosis in diagnoses(found, tuple(schema.columns.values()), data)
+        for diagnosis in diagnoses(found, tuple(schema.columns.values()), data, managed)
     )
-    if managed:  # zskip has read the values
-        columns = tuple(replace(one, advice=_BY_INDEX if DEEP in one.advice else one.advice) for one in columns)
     writers: dict[str, int] = {}
     for found, names in groups.items():
         writers[found.created_by] = writers.get(found.created_by, 0) + len(names)
@@ -287,8 +285,8 @@ def footer(storage: Storage, name: str) -> Footer | str:
     )
 
 
-def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iterator[ColumnDiagnosis]:
-    """One diagnosis per column of the files of one writer."""
+def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles, managed: bool) -> Iterator[ColumnDiagnosis]:
+    """One diagnosis per column of the files of one writer. ``managed``: as in `judge`."""
     rows = np.asarray(pc.fill_null(data.row_groups.row_count, 0), dtype=np.float64)
     total = max(rows.sum(), 1.0)
     physical = dict(found.physical)
@@ -303,7 +301,7 @@ def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iter
         empty = pc.fill_null(pc.equal(known.null_count, data.row_groups.row_count), False)
         both = pc.or_(pc.and_(pc.is_valid(known.lower), pc.is_valid(known.upper)), empty)
         exact = pc.or_(pc.and_kleene(known.lower_exact, known.upper_exact), empty)
-        finding, advice = judge(found.origin, column, kind, known, covered(both))
+        finding, advice = judge(found.origin, column, kind, known, covered(both), managed)
         yield ColumnDiagnosis(
             column.path,
             str(column.type),
@@ -323,22 +321,29 @@ DEEP = "`zskip index --deep` reads the column once and keeps true bounds"
 _BY_INDEX = "none is needed here: the table's index has bounds of its own"
 
 
-def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics, bounded: float) -> tuple[str, str]:
-    """A finding about a column's bounds and the advice; two empty texts if the bounds are good."""
+def judge(
+    origin: Writer, column: Column, physical: str, known: ColumnStatistics, bounded: float, managed: bool
+) -> tuple[str, str]:
+    """A finding about a column's bounds and the advice; two empty texts if the bounds are good.
+
+    ``managed``: the files are those of a zskip table, which has read the values.
+    """
     if not column.orderable:
         return f"{column.type} has no order", "filter on a column beside it, or on a field inside it"
     reason = reason_to_distrust(origin, column.path, column.type, physical)
+    advice = _BY_INDEX if managed else DEEP
+    if reason is not None and physical == "INT96":
+        other_writer = "have the writer use TIMESTAMP_MICROS (spark.sql.parquet.outputTimestampType), or: "
+        return reason, advice if managed else other_writer + advice
     if reason is not None:
-        if physical == "INT96":
-            return reason, f"have the writer use TIMESTAMP_MICROS (spark.sql.parquet.outputTimestampType), or: {DEEP}"
-        return f"bounds not trusted: {reason}", DEEP
+        return f"bounds not trusted: {reason}", advice
     if bounded < 1:
         missing = "no usable bounds" if bounded == 0 else f"no usable bounds for {1 - bounded:.0%} of the rows"
-        return missing, DEEP
+        return missing, advice
     if pc.any(pc.is_null(known.null_count)).as_py():
-        return "null counts are missing: IS NULL skips nothing", DEEP
+        return "null counts are missing: IS NULL skips nothing", advice
     if may_hold_nan(column.type) and pc.any(pc.is_null(known.nan_count)).as_py():
-        return "NaN may hide above the upper bound: x > … skips nothing", DEEP
+        return "NaN may hide above the upper bound: x > … skips nothing", advice
     return "", ""
 
 
