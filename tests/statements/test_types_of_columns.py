@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -199,12 +201,34 @@ def test_settings_give_bytes_other_types(setting: str, value: str, tmp_path: Pat
             con.execute(f"SET {setting}")
 
 
-@pytest.mark.parametrize(("first", "type"), [("a", pa.string()), (None, pa.string()), (None, pa.null())])
-def test_bytes_beside_texts_or_nothing_in_the_first_file(first: str | None, type: pa.DataType, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"c": pa.array([first], type)}), tmp_path / "0.parquet")
-    pq.write_table(pa.table({"c": [b"b", b"\xff"]}), tmp_path / "1.parquet")
+WITHIN: dict[str, tuple[Callable[[Any], Any], Callable[[pa.DataType], pa.DataType]]] = {
+    "column": (lambda value: value, lambda type: type),
+    "struct": (lambda value: {"x": value, "n": 1}, lambda type: pa.struct({"x": type, "n": pa.int64()})),
+    "list of structs": (lambda value: [{"x": value}], lambda type: pa.list_(pa.struct({"x": type}))),
+    "map": (lambda value: [("k", value)], lambda type: pa.map_(pa.string(), type)),
+}
+
+
+@pytest.mark.parametrize("place", WITHIN)
+@pytest.mark.parametrize(
+    ("first", "type"), [("a", pa.string()), (None, pa.string()), (None, pa.null()), (b"\xfe", pa.binary())]
+)
+def test_bytes_in_one_file_and_texts_or_nothing_in_another(
+    first: Any, type: pa.DataType, place: str, tmp_path: Path
+) -> None:
+    """The types of the first file were those of all, at any depth: x'FF' of the second came out as the text \\xFF."""
+    rows, typed = WITHIN[place]
+    pq.write_table(pa.table({"c": pa.array([rows(first)], typed(type)), "k": [0]}), tmp_path / "0.parquet")
+    others: list[Any] = ["b", "c"] if type == pa.binary() else [b"b", b"\xff"]
+    pq.write_table(
+        pa.table({"c": pa.array([*map(rows, others)], typed(pa.array(others).type)), "k": [1, 2]}),
+        tmp_path / "1.parquet",
+    )
     zskip.index(tmp_path)
-    statement = "SELECT c FROM {} WHERE c < 'zz' ORDER BY ALL"
-    found = zskip.sql(statement.format(f"'{tmp_path}'"))
-    whole = duckdb.sql(statement.format(f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"))
-    assert (found.types, found.fetchall()) == (whole.types, whole.fetchall())
+    statements = ["SELECT c FROM {} ORDER BY k", "SELECT c FROM {} WHERE k = 2"]
+    if place == "column":
+        statements.append("SELECT c FROM {} WHERE c < 'zz' ORDER BY k")
+    for statement in statements:
+        found = zskip.sql(statement.format(f"'{tmp_path}'"))
+        whole = duckdb.sql(statement.format(f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"))
+        assert (found.types, found.fetchall()) == (whole.types, whole.fetchall())

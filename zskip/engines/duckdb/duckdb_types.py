@@ -30,37 +30,44 @@ class DuckdbType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow is untyped
         return cls(serialized.decode(), storage)
 
 
-def with_types_read(schema: pa.Schema, read: Mapping[str, DuckDBPyType]) -> pa.Schema:
+def with_types_read(schema: pa.Schema, read: Mapping[str, DuckDBPyType], bytes_as_texts: bool) -> pa.Schema:
     """The schema in which bytes have the types that DuckDB gives them.
 
     Only DuckDB knows whether they are a BLOB, a GEOMETRY, a part of a VARIANT, or text. ``read``: the types in a file,
-    by the names of columns in lower case.
+    by the names of columns in lower case · ``bytes_as_texts``: whether the connection reads all bytes as texts.
     """
     return pa.schema(
         [
-            field if (found := read.get(field.name.lower())) is None else field.with_type(_type_read(field.type, found))
+            field.with_type(_type_read(field.type, read[name], bytes_as_texts))
+            if (name := field.name.lower()) in read
+            else field
             for field in schema
         ]
     )
 
 
-def _type_read(arrow: pa.DataType, read: DuckDBPyType) -> pa.DataType:
+def _type_read(arrow: pa.DataType, read: DuckDBPyType, bytes_as_texts: bool) -> pa.DataType:
     kind = read.id
     # DuckDB types these as if an enumeration, whose children are its values, could be among them.
     children = cast("list[tuple[str, DuckDBPyType]]", read.children) if kind in ("struct", "map", "list") else []
     if t.is_bytes(t.value_type(arrow)):
+        if str(read) in ("VARCHAR", '"NULL"'):  # where this file has texts, or no value, others have bytes
+            return DuckdbType("VARCHAR", arrow) if bytes_as_texts else arrow
         return arrow if kind == "blob" else DuckdbType(str(read), arrow)
     if t.is_struct(arrow):
         if kind == "variant":
             return DuckdbType("VARIANT", arrow)
         if kind == "struct":
             inner = {name.lower(): type for name, type in children}
-            return pa.struct(with_types_read(pa.schema(list(arrow)), inner))
+            return pa.struct(with_types_read(pa.schema(list(arrow)), inner, bytes_as_texts))
     elif t.is_map(arrow) and kind == "map":
-        (_, key), (_, item) = children
-        return pa.map_(_type_read(arrow.key_type, key), _type_read(arrow.item_type, item))
+        key, item = (
+            _type_read(part, found, bytes_as_texts)
+            for part, (_, found) in zip((arrow.key_type, arrow.item_type), children, strict=True)
+        )
+        return pa.map_(key, item)
     elif (t.is_list(arrow) or t.is_large_list(arrow)) and kind == "list":
-        return pa.list_(_type_read(arrow.value_type, children[0][1]))
+        return pa.list_(_type_read(arrow.value_type, children[0][1], bytes_as_texts))
     return arrow
 
 

@@ -89,12 +89,8 @@ def schema_read(scan: Scan, con: duckdb.DuckDBPyConnection) -> pa.Schema:
         return schema  # the read of the file raises this error, if it comes to that
     keys = {one.name: str(one.key).lower() for one in stored_columns(schema)}
     types = {name.lower(): read[key] for name, key in keys.items() if key in read}
-    if not con.sql("SELECT current_setting('binary_as_string')").fetchall()[0][0]:
-        # Where the first file has texts, or no value, others have bytes.
-        for field in schema:
-            if t.is_binary(field.type) and str(types.get(field.name.lower())) in ("VARCHAR", '"NULL"'):
-                del types[field.name.lower()]
-    return with_types_read(schema, types)
+    ((bytes_as_texts,),) = con.sql("SELECT current_setting('binary_as_string')").fetchall()
+    return with_types_read(schema, types, bytes_as_texts)
 
 
 def planned_scan(
