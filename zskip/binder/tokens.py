@@ -23,6 +23,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.names import Names
 from zskip.binder.source_text import Value, text_range
+from zskip.core.schema import SESSION_VALUES
 from zskip.errors import SqlSyntaxError
 
 MAX_DEPTH = 200
@@ -290,11 +291,6 @@ _KEYWORDS = {
     "range", "revoke", "rollback", "row", "set", "struct", "truncate", "update", "use",
 }  # fmt: skip
 """Names that the parser reads as the start of a statement, type or constructor, and engines as columns."""
-_VALUES_WITHOUT_CALL = {
-    "current_date", "current_timestamp", "current_time", "localtime", "localtimestamp", "current_user",
-    "current_schema", "current_catalog", "session_user",
-}  # fmt: skip
-"""Names that the parser reads as values of the session, and engines as columns where there are such."""
 
 _OPERATORS = {
     TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH,
@@ -307,7 +303,7 @@ _AFTER = _OPERATORS | {TokenType.R_PAREN, TokenType.LT, TokenType.NOT, TokenType
 
 def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
     """The tokens, with columns such as ``comment`` and ``map`` as identifiers where only an identifier is possible."""
-    columns = {column.parts[0].lower() for column in names.schema} & (_KEYWORDS | _VALUES_WITHOUT_CALL)
+    columns = {column.parts[0].lower() for column in names.schema} & (_KEYWORDS | SESSION_VALUES)
     if not columns or names.dialect.name not in ("duckdb", "spark"):
         return tokens
     replaced = list(tokens)
@@ -317,7 +313,7 @@ def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
         before = index == 0 or tokens[index - 1].token_type in _BEFORE
         after = index + 1 == len(tokens) or tokens[index + 1].token_type in _AFTER
         called = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
-        is_value = token.text.lower() in _VALUES_WITHOUT_CALL and not called
+        is_value = token.text.lower() in SESSION_VALUES and not called
         if ((before and after) or is_value) and names.find([token.text]) is not None:
             position = (token.line, token.col, token.start, token.end, token.comments)
             replaced[index] = Token(TokenType.IDENTIFIER, token.text, *position)

@@ -210,6 +210,15 @@ _BACKTICKS = ("spark", "databricks", "hive", "mysql", "bigquery")
 """The dialects that quote names with backticks."""
 
 
+SESSION_VALUES = frozenset(
+    {
+        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
+        *("current_user", "session_user", "current_schema", "current_catalog"),
+    }
+)
+"""Words that engines read, without parentheses, as values of the session where no column has such a name."""
+
+
 def identifier(*parts: str, dialect: str = "duckdb") -> str:
     """A name, or the parts of a dotted name, as a quoted identifier of a dialect.
 

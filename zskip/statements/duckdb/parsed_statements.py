@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from zskip.core.schema import identifier
+from zskip.core.schema import SESSION_VALUES, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound
 from zskip.statements.duckdb.session import schema_of
 from zskip.statements.duckdb.table_places import (
@@ -48,20 +48,15 @@ if TYPE_CHECKING:
     from zskip.tablelog.index import Index
 
 
-# Words that have another value in another query, of which `_own_functions` cannot tell. All but one need no
-# parentheses, so that DuckDB's parser takes them for columns. `age` counts from today if it is called with one value.
-_FIXED_BY_A_QUERY = frozenset(
-    {
-        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
-        *("current_schema", "current_catalog"),
-        "age",
-    }
-)
-# Text that may name Parquet files in a statement that DuckDB's parser does not show.
-_NAMES_FILES = re.compile(r"[*?\[]|\.(parquet|parq|pq)$", re.IGNORECASE)
+# Words that have another value in another query, of which `_own_functions` cannot tell: DuckDB's parser takes those
+# without parentheses for columns, and `age` counts from today if it is called with one value.
+_FIXED_BY_A_QUERY = SESSION_VALUES | {"age"}
 # Kinds of statements whose arguments DuckDB's parser does not show, and may be folders to read.
 _FOLDER_READERS = frozenset({"CALL", "COPY", "EXECUTE", "PREPARE"})
 _PATTERN = re.compile(r"[*?\[]")
+_PARQUET = "parquet|parq|pq"
+# Text that may name Parquet files in a statement that DuckDB's parser does not show.
+_NAMES_PARQUET = re.compile(rf"{_PATTERN.pattern}|\.({_PARQUET})$", re.IGNORECASE)
 _FILES = "SELECT file FROM glob(?)"
 
 
@@ -159,7 +154,7 @@ def parse_tables(
             _refuse_written_files(path, catalog.con)
     if not places.parsed or statement.kind == "CALL":
         for text in (unquoted(word.text) for word in words if word.kind == "string_const"):
-            if _NAMES_FILES.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
+            if _NAMES_PARQUET.search(text) or (statement.kind in _FOLDER_READERS and os.path.isdir(text)):
                 _refuse_files(text, catalog.con)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
     if not found:
@@ -182,8 +177,8 @@ _READERS = frozenset({"read_parquet", "parquet_scan", "read_single_parquet_file"
 _QUERIES = frozenset({"query", "query_table"})
 # Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions. In a store
 # only the latter: DuckDB reads no pattern without one, and a table may have that name.
-_FILE = re.compile(r"\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE)
-_NO_FOLDER = re.compile(rf"[*?]|{_FILE.pattern}", re.IGNORECASE)
+_FILE = re.compile(rf"\.({_PARQUET}|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE)
+_NO_FOLDER = re.compile(rf"{_PATTERN.pattern}|{_FILE.pattern}", re.IGNORECASE)
 _NAMED = """
     SELECT 1 FROM (SELECT table_name AS name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views())
     WHERE lower(name) = lower($name)"""
