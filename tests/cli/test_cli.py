@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +33,7 @@ def flights(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     """What a command prints with --json; its exit code is 0, and stderr stays empty when it is no terminal."""
     capsys.readouterr()
     assert main([*arguments, "--json"]) == 0
@@ -200,13 +201,15 @@ def test_a_long_list_has_a_line_for_each_of_its_first_members(
 ) -> None:
     path = str(tmp_path / "t")
     zskip.write(pa.table({"a": [0, 1] * 30, "b": range(60)}), path, by="b", files=files)
-    for arguments in (["plan", path, "a = 1"], ["delete", path, "a = 1", "--dry-run"]):
+    for arguments, listed in (
+        (["plan", path, "a = 1"], "paths"),
+        (["delete", path, "a = 1", "--dry-run"], "rewritten"),
+    ):
         assert main(arguments) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if ".parquet" in line or "more" in line]
         assert [line.count(".parquet") for line in lines] == ([1] * files if files <= 10 else [1] * 10 + [0])
         assert lines[-1].endswith("… 20 more (--json prints all)" if files == 30 else ".parquet")
-        found = facts(capsys, *arguments)
-        assert len(found["paths" if "paths" in found else "rewritten"]) == files  # type: ignore[arg-type]
+        assert len(facts(capsys, *arguments)[listed]) == files
 
 
 def test_batches_overwrites_and_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

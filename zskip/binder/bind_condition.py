@@ -200,14 +200,13 @@ def _bound_filters(given: list[Any], schema: Schema) -> Predicate:
 def _filter(schema: Schema, name: str, op: str, value: Any) -> pc.Expression:
     if not isinstance(name, str):
         raise TypeError("a column is named by text")
-    field = pc.field(name)
-    if op in ("in", "not in") and isinstance(value, str):
-        raise TypeError("a text is no list")
-    if op in ("in", "not in") and all(one is None for one in value):
+    if op in ("in", "not in"):
+        if isinstance(value, str):
+            raise TypeError("a text is no list")
         column = schema.find([name], case_sensitive=True)
-        # For strings, Arrow takes values of type null for others.
-        value = value if column is None else pa.nulls(len(value), column.type)
-    return _COMPARISONS[op](field, value)
+        if column is not None and all(one is None for one in value):
+            value = pa.nulls(len(value), column.type)  # for strings, Arrow takes values of type null for others
+    return _COMPARISONS[op](pc.field(name), value)
 
 
 def bind_with_complement(
