@@ -713,7 +713,9 @@ def test_a_workload_names_the_facts_that_are_their_own_dimension(tmp_path: Path)
 def test_a_dimension_with_other_types_is_named_with_them(tmp_path: Path) -> None:
     table = _facts(tmp_path)
     zskip.write(pa.table({"k": [1], "region": [7]}), tmp_path / "customer", by="k", mode="overwrite")
-    assert "region was string and is int64 now; zskip.write(" in table.refresh_joins().unjoined[0]
+    assert (
+        "region was string when the facts were written, and is int64; zskip.write(" in table.refresh_joins().unjoined[0]
+    )
 
 
 def test_tend_refreshes_the_attributes_of_a_changed_dimension(tmp_path: Path) -> None:

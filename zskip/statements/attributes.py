@@ -119,32 +119,26 @@ def _unreached(dimensions: Sequence[Dimension], tables: Sequence[JoinedTable]) -
     """Why conditions on dimensions in these tables skip no facts: no join has the keys, of which one may be renamed."""
     for table in tables:
         for dimension in dimensions:
-            if dimension.uri == table.survivors.index.storage.uri and _reads_attribute(table, dimension):
+            if dimension.uri == table.survivors.index.storage.uri and _attributes_read(table, dimension):
                 keys = " and ".join(f"{column} = {key}" for column, key in dimension.keys)
                 yield f"attributes of {table.name} are not used: zskip finds no join by {keys} that could skip files"
 
 
-def _reads_attribute(table: JoinedTable, dimension: Dimension) -> bool:
+def _attributes_read(table: JoinedTable, dimension: Dimension) -> list[str]:
+    """The attributes of a dimension that the predicate on its table reads."""
     predicate = table.survivors.predicate
-    paths = {join_path([name]) for name in dimension.attributes.names}
-    return predicate is not None and not paths.isdisjoint(predicate.columns)
+    paths = frozenset() if predicate is None else predicate.columns
+    return [name for name in dimension.attributes.names if join_path([name]) in paths]
 
 
 def _prune(facts: JoinedTable, one: Reached, tables: Sequence[JoinedTable], ask: Ask) -> None:
     dimension, source = one.dimension, tables[one.place]
-    predicate = source.survivors.predicate
-    if predicate is None or not _reads_attribute(source, dimension):
+    predicate, read = source.survivors.predicate, _attributes_read(source, dimension)
+    if predicate is None or not read:
         return
-    columns, known = source.survivors.index.snapshot.schema.columns, []
-    for field in dimension.attributes:
-        path = join_path([field.name])
-        if path not in predicate.columns:
-            continue
-        if columns[path].type == field.type:
-            known.append(field)
-            continue
-        reason = f"{field.name} was {field.type} when the facts were written, and is {columns[path].type}"
-        facts.reasons.append(f"attributes of {source.name} are not used: {reason}")
+    retyped = dimension.retyped(source.survivors.index.snapshot.schema)
+    facts.reasons += [f"attributes of {source.name} are not used: {retyped[name]}" for name in read if name in retyped]
+    known = [name for name in read if name not in retyped]
     chain, null_safe = one.chain, [join for each in one.chain for join in each.joins if join.nulls]
     if null_safe and len(chain) > 1:
         facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
@@ -178,12 +172,12 @@ def _allowed(
     chain: Sequence[Reached],
     versions: Sequence[str | None],
     predicate: Predicate,
-    known: Sequence[pa.Field],
+    known: Sequence[str],
 ) -> tuple[NDArray[np.bool_], list[_Versioned]]:
     """A flag for each file of the facts: whether its attributes allow the predicate, which is on the first of the
     chain, of which some attributes are ``known``; and for each of the chain the files with attributes of other
     versions."""
-    paths = {join_path([field.name]): chain[0].dimension.path(field.name) for field in known}
+    paths = {join_path([name]): chain[0].dimension.path(name) for name in known}
     of_chain = [each.dimension.version_path for each in chain]
     units = facts.index.files_at(facts.numbers, [*paths.values(), *of_chain]).statistics
     # The files of the facts, as the dimension's planner would see them; its other columns are unknown.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.core.schema import join_path
+from zskip.core.schema import Schema, join_path
 from zskip.errors import InvalidOption
 
 
@@ -43,6 +43,18 @@ class Dimension:
     def version_path(self) -> str:
         """The path in the index of the version."""
         return join_path([version_name(self.name)])
+
+    def retyped(self, now: Schema) -> dict[str, str]:
+        """The attributes that have another type among the dimension's columns of today, each with a text that says so.
+
+        A column that is no more is left out.
+        """
+        columns = [(field, now.columns.get(join_path([field.name]))) for field in self.attributes]
+        return {
+            field.name: f"{field.name} was {field.type} when the facts were written, and is {column.type}"
+            for field, column in columns
+            if column is not None and column.type != field.type
+        }
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -320,13 +320,6 @@ def _require_column(
         ) from error
 
 
-def _retyped(then: pa.Schema, now: pa.Schema) -> str:
-    """What changed of the same attributes."""
-    changed = [(old, new) for old, new in zip(then, now, strict=True) if old != new]
-    types = ", ".join(f"{old.name} was {old.type} and is {new.type}" for old, new in changed)
-    return f"{types} now; zskip.write(…, joins=…, mode='overwrite') takes the new types"
-
-
 def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
     """The dimensions of a table in a storage, in their newest versions.
 
@@ -345,8 +338,9 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
                     raise InvalidOption(f"its keys are columns of {owner}")
             options = options_for(dimension.uri, storage)
             one = _load(join, dimension.attributes.names, further, snapshot.schema, loaded, options)
-            if one.dimension.attributes != dimension.attributes:
-                raise SchemaMismatch(_retyped(dimension.attributes, one.dimension.attributes))
+            if retyped := dimension.retyped(Schema(one.dimension.attributes)):
+                changes = ", ".join(retyped.values())
+                raise SchemaMismatch(f"{changes}; zskip.write(…, joins=…, mode='overwrite') takes the new types")
         except (ZskipError, OSError) as error:
             _LOG.warning("%s cannot be joined, so files get no attributes of it: %s", dimension.name, error)
             one = _Loaded(dimension, None, None, dimension.attributes.empty_table(), str(error))
