@@ -25,8 +25,11 @@ settings.register_profile("quick", deadline=None, max_examples=30)
 
 SPARK = ROOT / "tests" / "spark"
 
-# Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor. Their compiled code
+# would then have a fifth of the room, and what is evicted is compiled again.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms1g -Xmn600m"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,10 +76,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("zskip-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
+        # Listing the files of a small table needs no job.
+        .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000")
         # Compiling generated code costs more than the few rows of a test.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
