@@ -226,8 +226,7 @@ class HadoopStorage:
         folders = {path.rpartition("/")[0] for path in paths}
         listed, _ = self._listed(sorted(folders), hidden=True)
         wanted = pa.array(sorted(paths, key=str.encode), pa.string())
-        place = pc.index_in(wanted, value_set=listed.path)
-        return Listing(wanted, *(column.take(place) for column in (listed.size, listed.modified, listed.etag)))
+        return listed.at(wanted)
 
     def _status(self, path: str) -> tuple[str, int | None, int | None, None]:
         try:

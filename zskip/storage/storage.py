@@ -55,6 +55,11 @@ class Listing:
         chosen = pa.array(np.flatnonzero(files) if files.dtype == bool else files)
         return Listing(*(column.take(chosen) for column in (self.path, self.size, self.modified, self.etag)))
 
+    def at(self, paths: pa.StringArray) -> Listing:
+        """The files at these paths, in their order, with nulls for those that are not listed."""
+        place = pc.index_in(paths, value_set=self.path)
+        return Listing(paths, *(column.take(place) for column in (self.size, self.modified, self.etag)))
+
     def visible(self) -> Listing:
         """The files that `Storage.list` returns with ``hidden=False``."""
         return self.take(~np.asarray(pc.match_substring_regex(self.path, r"(^|/)[._][^/=]*(/|$)")))

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved, TableNotFound
+from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
@@ -59,20 +60,42 @@ def changes(index: Index, listing: Listing | None = None) -> Changes:
 
 
 def _compared(index: Index, listing: Listing) -> Changes:
-    numbers = np.arange(len(index))
+    then = _recorded(index)
+    there = is_in(then.path, listing.path)
+    changed = there & ~unchanged(index.storage, then, listing, by="status")
+    added = listing.take(~is_in(listing.path, then.path))
+    return Changes(added, listing.at(then.path.filter(changed)), then.path.filter(~there), listing)
+
+
+def _recorded(index: Index) -> Listing:
+    """The files of an index, as they were recorded. Raises `UnsafePath`."""
+    every = np.arange(len(index))
     shards = [index.shard_paths(shard) for shard in range(len(index.snapshot.shards))]
-    known = pa.concat_arrays(shards) if shards else pa.array([], pa.string())
-    positions = pc.index_in(known, value_set=listing.path)
-    gone = np.asarray(pc.is_null(positions))
-    now = listing.take(np.asarray(pc.fill_null(positions, 0))[~gone].astype(np.int64))
-    existing = numbers[~gone]
-    same = _equal(index.sizes(existing), now.size) & _equal(index.etags(existing), now.etag, unknown=True)
-    same &= _equal(index.modified(existing), now.modified, unknown=True)
-    # An equal size alone is no proof: the file may hold other rows.
-    comparable = np.asarray(pc.or_(pc.is_valid(index.etags(existing)), pc.is_valid(index.modified(existing))))
-    new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
-    changed = now.take(np.flatnonzero(~(same & comparable)))
-    return Changes(listing.take(np.flatnonzero(new)), changed, index.recorded_paths(numbers[gone]), listing)
+    paths = pa.concat_arrays(shards) if shards else index.recorded_paths(every)
+    return Listing(paths, index.sizes(every), index.modified(every), index.etags(every))
+
+
+def unchanged(
+    storage: Storage, then: Listing, listing: Listing, *, by: Literal["size", "time", "status"]
+) -> np.ndarray:
+    """Whether each file of ``then`` is in a listing with the same size, and with the same times as far as both have
+    them; it is not if neither its modification time nor its ETag is known.
+
+    ``by``: "status" compares all times · "time": not when a local file's status was last changed, which another owner
+    or mode does, and a copy that keeps the times of modification · "size": none, since most copies keep no times
+    """
+    now = listing.at(then.path)
+    same = _equal(then.size, now.size)
+    if by == "size":
+        return same
+    pairs = [(then.modified, now.modified)]
+    if by == "status" or storage.local is None:
+        pairs.append((then.etag, now.etag))
+    known = np.zeros(len(then), bool)  # an equal size alone is no proof: the file may hold other rows
+    for before, after in pairs:
+        same &= _equal(before, after, unknown=True)
+        known |= _equal(before, after)
+    return same & known
 
 
 def listed(index: Index) -> Changes | None:
@@ -104,6 +127,12 @@ def _equal(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarra
     return equal
 
 
+def is_in(paths: pa.StringArray, others: pa.StringArray) -> np.ndarray:
+    """Whether each path is one of others."""
+    found: np.ndarray = np.asarray(pc.is_in(paths, value_set=others))
+    return found
+
+
 @contextmanager
 def naming_replaced(storage: Storage, listing: Listing) -> Iterator[None]:
     """Raise `CommitConflict` in place of an error about a file that other programs replaced since it was listed."""
@@ -117,7 +146,7 @@ def naming_replaced(storage: Storage, listing: Listing) -> Iterator[None]:
 
 def only(listing: Listing, paths: Sequence[str]) -> Listing:
     """The entries of a listing with these paths."""
-    return listing.take(np.flatnonzero(np.asarray(pc.is_in(listing.path, value_set=pa.array(paths, pa.string())))))
+    return listing.take(np.flatnonzero(is_in(listing.path, pa.array(paths, pa.string()))))
 
 
 # Files that other programs put into the folder of a table that zskip wrote: no version holds their rows.
@@ -128,16 +157,6 @@ def outside_other_tables(listing: Listing, everything: pa.StringArray) -> Listin
     for folder in {folder for folder, _ in folders_with_logs(everything)} - {""}:
         listing = listing.take(~np.asarray(pc.starts_with(listing.path, folder)))
     return listing
-
-
-def as_indexed(storage: Storage, version: int, listing: Listing) -> np.ndarray:
-    """Whether a version that only indexed the folder names each file, as it is now. Raises `DamagedIndex`."""
-    snapshot = log.read_entry(storage, version)
-    if snapshot is None or snapshot.managed:
-        return np.zeros(len(listing), bool)
-    differs = changes(Index(storage, snapshot), listing)
-    others = pa.concat_arrays([differs.added.path, differs.changed.path])
-    return ~np.asarray(pc.is_in(listing.path, value_set=others))
 
 
 def dropped_files(storage: Storage, snapshot: Snapshot) -> Listing:
@@ -152,28 +171,20 @@ def dropped_files(storage: Storage, snapshot: Snapshot) -> Listing:
     found = everything.visible().parquet()
     found = found.take(~np.asarray(pc.match_substring_regex(found.path, DATA_FILE)))
     found = outside_other_tables(found, everything.path)
-    return found.take(~_replaced_by_cluster(storage, found))
+    return found.take(~_replaced_by_cluster(storage, found, by="time"))
 
 
 def copies_of_replaced(storage: Storage, dropped: Listing) -> Listing:
     """The dropped files with the names and sizes of files that `cluster` replaced, as in a copy of the folder that does
     not keep its times."""
-    return dropped.take(_replaced_by_cluster(storage, dropped, times=False))
+    return dropped.take(_replaced_by_cluster(storage, dropped, by="size"))
 
 
-def _replaced_by_cluster(storage: Storage, listing: Listing, *, times: bool = True) -> np.ndarray:
-    """Whether each file has the name and size of one that `cluster` replaced, and with ``times`` its modification time.
-
-    On a local disk, another owner or mode, or a copy of the folder that keeps its times, makes no other file of it.
-    """
+def _replaced_by_cluster(storage: Storage, listing: Listing, *, by: Literal["size", "time"]) -> np.ndarray:
+    """Whether each file is one that `cluster` replaced, and unchanged."""
     found = np.zeros(len(listing), bool)
-    for known in _replaced(storage) if len(listing) else ():
-        places = pc.index_in(listing.path, value_set=known.path)
-        same = _equal(known.size.take(places), listing.size)
-        if times:
-            same &= _equal(known.modified.take(places), listing.modified)
-            same &= storage.local is not None or _equal(known.etag.take(places), listing.etag, unknown=True)
-        found |= same
+    for then in _replaced(storage) if len(listing) else ():
+        found |= is_in(listing.path, then.path.filter(unchanged(storage, then, listing, by=by)))
     return found
 
 
@@ -193,27 +204,14 @@ def replaced_by(storage: Storage, version: int) -> Listing:
     """The files of a version that only indexed the folder, as it recorded them; none of another. Raises
     `DamagedIndex`."""
     snapshot = log.read_entry(storage, version)
-    if snapshot is None or snapshot.managed:
-        return Listing.of([])
-    index = Index(storage, snapshot)
-    every = np.arange(len(index))
-    return Listing(index.recorded_paths(every), index.sizes(every), index.modified(every), index.etags(every))
+    return Listing.of([]) if snapshot is None else files_of_others(Index(storage, snapshot))
 
 
-def require_unchanged(storage: Storage, version: int) -> None:
-    """Raise `TableNotFound` if files of a version that only indexed the folder have another size or time now."""
-    known = replaced_by(storage, version)
-    if not len(known):
-        return
-    now = data_files(storage)
-    places = pc.index_in(known.path, value_set=now.path)
-    same = _equal(known.size, now.size.take(places)) & _equal(known.modified, now.modified.take(places), unknown=True)
-    if not same.all():
-        changed = known.take(~same).path
-        raise TableNotFound(
-            f"Version {version} of {storage.uri} is of files of which {len(changed):,} have changed since, such as "
-            f"{changed[0]}. Put them back, or choose a later version."
-        )
+def files_of_others(index: Index) -> Listing:
+    """The files of a folder that is only indexed, as they were recorded; none where statistics were given, which are
+    trusted."""
+    trusted = index.snapshot.managed or index.snapshot.details.get("source") == "statistics"
+    return Listing.of([]) if trusted else _recorded(index)
 
 
 def remember_replaced(storage: Storage, version: int, left: Listing) -> None:

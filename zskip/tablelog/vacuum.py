@@ -13,8 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,7 +25,14 @@ from zskip.core.receipts import Vacuumed
 from zskip.errors import CommitConflict, DamagedIndex, TableNotFound, UnsupportedFormat
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
-from zskip.tablelog.freshness import as_indexed, outside_other_tables, remember_replaced, replaced_by
+from zskip.tablelog.freshness import (
+    files_of_others,
+    is_in,
+    outside_other_tables,
+    remember_replaced,
+    replaced_by,
+    unchanged,
+)
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import InlinePart, Part
 from zskip.tablelog.runs import DATA_FILE, abandoned, naming_vacuums
@@ -70,23 +76,27 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     kept_from = _first_kept(storage, versions, horizon)
     if versions[0] < kept_from and newest.managed:
         with naming_vacuums(storage, newest):
-            require_files(storage, newest, listing.path)
+            require_files(storage, newest, listing)
     named = _Named(storage)
     for attempt in range(_ATTEMPTS):
         kept_from = max(kept_from, newest.horizon)
         expired = _entries(listing, 0, kept_from)
         named.add(range(kept_from, newest.version + 1))
-        replaced, orphans, runs = _removable(storage, listing, newest, expired, named.paths, horizon)
-        waiting = _waiting(storage, listing, newest, named.paths) - len(orphans)
-        stay = _left(storage, listing, expired if newest.managed else {}, replaced, named.paths)
-        paths = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
+        paths = named.paths
+        replaced, stay = _replaced(storage, listing, expired if newest.managed else {}, paths)
+        ours = _unnamed(listing, paths, managed=newest.managed)
+        old, runs = abandoned(ours, int(horizon.timestamp() * 1e9))
+        orphans = ours.take(old)
+        older = is_in(listing.path, paths) & ~is_in(listing.path, named.of(newest))
+        waiting = len(ours) - len(orphans) + int(older.sum())
+        removed = [*replaced.path.to_pylist(), *orphans.path.to_pylist()]
         gone = tuple(version for version in expired if version >= newest.horizon)
-        if dry_run or not (paths or expired):
+        if dry_run or not (removed or expired):
             break
         made = newest.followed_by(
             operation="vacuum",
             # Those of a folder or another format's table say to which state of it the index belongs.
-            details={"files": len(paths), "versions": len(gone)} if newest.managed else newest.details,
+            details={"files": len(removed), "versions": len(gone)} if newest.managed else newest.details,
             horizon=kept_from,
             doomed=runs,
         )
@@ -108,24 +118,32 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     left = [f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}"] if waiting else []
     if len(stay):
         left.append(f"files that other programs changed or copied after cluster had replaced them: {len(stay):,}")
-    return Vacuumed(newest.version, tuple(paths), size, gone, "; ".join(left) or None)
+    return Vacuumed(newest.version, tuple(removed), size, gone, "; ".join(left) or None)
 
 
-def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
-    """Raise `TableNotFound` if a file of a snapshot is gone, `DamagedIndex` if its statistics are.
+def require_files(storage: Storage, snapshot: Snapshot, listing: Listing | None = None) -> None:
+    """Raise `TableNotFound` if a file of a snapshot is gone, or one of other programs has changed since it was indexed,
+    and `DamagedIndex` if its statistics are gone.
 
-    ``listed``: the paths of all files in the storage, listed after the snapshot was read; None: list them here.
+    ``listing``: all files in the storage, listed after the snapshot was read; None: list them here.
     """
     index = Index(storage, snapshot)
     names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
     known = pa.concat_arrays([*names, pa.array([part.path for part in snapshot.parts], pa.string())])
-    present = storage.list("").path if listed is None else listed
-    gone = known.filter(pc.invert(pc.is_in(known, value_set=present)))
+    listing = storage.list("") if listing is None else listing
+    gone = known.filter(~is_in(known, listing.path))
     if len(gone):
         shown = ", ".join(gone.slice(0, 3).to_pylist()) + (", …" if len(gone) > 3 else "")
         raise TableNotFound(
             f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
             f"{shown}. Put them back, or choose a later version."
+        )
+    others = files_of_others(index)
+    changed = others.path.filter(~unchanged(storage, others, listing, by="time"))
+    if len(changed):
+        raise TableNotFound(
+            f"Version {snapshot.version} of {storage.uri} is of files of which {len(changed):,} have changed since, "
+            f"such as {changed[0]}. Put them back, or choose a later version."
         )
 
 
@@ -171,8 +189,7 @@ class _Named:
         self.storage = storage
         self._versions: set[int] = set()
         self._parts: set[str] = set()
-        self._read: set[Any] = set()
-        self._files: list[pa.StringArray] = []
+        self._files: dict[Any, pa.StringArray] = {}  # by the part that names them
 
     def add(self, versions: Sequence[int]) -> None:
         """Add the versions that are not expired. Raises `DamagedIndex`, and `UnsupportedFormat` for newer entries."""
@@ -184,24 +201,22 @@ class _Named:
                     f"Version {snapshot.version} of {self.storage.uri} was written by a newer zskip, and may name "
                     "files that this one does not know. Vacuum with that one."
                 )
-            keys = [_key(shard.file_part) for shard in snapshot.shards]
-            new = [number for number, key in enumerate(keys) if key not in self._read]
             try:
-                self._files += self._paths(snapshot, new)
+                self._read(snapshot)
             except DamagedIndex:
                 newest = log.load(self.storage)
                 if newest.horizon > snapshot.version:
                     continue  # another vacuum came first, and has expired this version
                 # The version of a repair names the files of the parts that it made again.
-                again = self._made_again(snapshot.version, newest.version)
-                self._files += self._paths(snapshot, [number for number in new if keys[number] not in again])
-            self._read.update(keys)
-            self._parts.update(part.path for part in snapshot.parts)
-            self._parts.update(segment_paths(snapshot.sketches))
+                self._read(snapshot, self._made_again(snapshot.version, newest.version))
+            self._parts.update(_parts(snapshot))
 
-    def _paths(self, snapshot: Snapshot, shards: Sequence[int]) -> list[pa.StringArray]:
-        index = Index(self.storage, snapshot) if shards else None
-        return [] if index is None else [index.shard_paths(number) for number in shards]
+    def _read(self, snapshot: Snapshot, again: Container[Any] = ()) -> None:
+        index = Index(self.storage, snapshot)
+        for number, shard in enumerate(snapshot.shards):
+            key = _key(shard.file_part)
+            if key not in self._files and key not in again:
+                self._files[key] = index.shard_paths(number)
 
     def _made_again(self, damaged: int, newest: int) -> set[str]:
         """The paths of the parts that repairs after a version have made again."""
@@ -210,7 +225,16 @@ class _Named:
 
     @property
     def paths(self) -> pa.StringArray:
-        return pa.concat_arrays([*self._files, pa.array(sorted(self._parts), pa.string())])
+        return pa.concat_arrays([*self._files.values(), pa.array(sorted(self._parts), pa.string())])
+
+    def of(self, snapshot: Snapshot) -> pa.StringArray:
+        """The paths of one of the versions."""
+        files = [self._files[key] for key in (_key(shard.file_part) for shard in snapshot.shards) if key in self._files]
+        return pa.concat_arrays([*files, pa.array(sorted(_parts(snapshot)), pa.string())])
+
+
+def _parts(snapshot: Snapshot) -> set[str]:
+    return {part.path for part in snapshot.parts} | segment_paths(snapshot.sketches)
 
 
 def _key(part: Part | InlinePart) -> Any:
@@ -218,55 +242,28 @@ def _key(part: Part | InlinePart) -> Any:
     return part.path if isinstance(part, Part) else tuple(part.column("path").to_pylist())
 
 
-def _removable(
-    storage: Storage,
-    listing: Listing,
-    newest: Snapshot,
-    expired: dict[int, str],
-    named: pa.StringArray,
-    horizon: datetime,
-) -> tuple[Listing, Listing, tuple[str, ...]]:
-    """The files of other writers that may go, those of zskip, and the runs of the latter."""
-    nothing = listing.take(np.array([], np.int64))
-    replaced = _replaced(storage, listing, expired, named) if newest.managed else nothing
-    ours = _unnamed(listing, named, managed=newest.managed)
-    old, runs = abandoned(ours, int(horizon.timestamp() * 1e9))
-    return replaced, ours.take(old), runs
-
-
-def _replaced(storage: Storage, listing: Listing, expired: dict[int, str], named: pa.StringArray) -> Listing:
-    """The files of other writers that only expired versions name and that have not changed since they were indexed."""
+def _replaced(
+    storage: Storage, listing: Listing, expired: dict[int, str], named: pa.StringArray
+) -> tuple[Listing, Listing]:
+    """The files of other writers that only expired versions name: those that have not changed since they were indexed,
+    and others of the same size, as the last of these versions recorded them."""
     found = np.zeros(len(listing), bool)
-    for version in expired:
+    others: dict[str, tuple[str, int | None, int | None, str | None]] = {}
+    for version in reversed(expired):
         try:
-            found |= as_indexed(storage, version, listing)
+            then = replaced_by(storage, version)
         except DamagedIndex as error:
             _LOG.warning("Files that version %d named are kept: %s", version, error)
-    return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
-
-
-def _left(
-    storage: Storage, listing: Listing, expired: dict[int, str], replaced: Listing, named: pa.StringArray
-) -> Listing:
-    """The files of other writers that only expired versions name, and that stay since they are not as they were."""
-    found = Listing.of([])
-    for version in expired:
-        with suppress(DamagedIndex):
-            known = replaced_by(storage, version)
-            places = pc.index_in(known.path, value_set=listing.path)
-            there = pc.fill_null(pc.equal(listing.size.take(places), known.size), False)
-            others = pa.concat_arrays([replaced.path, named, found.path])
-            more = known.take(np.asarray(pc.and_not(there, pc.is_in(known.path, value_set=others))))
-            found = Listing.of([*found.rows(), *more.rows()])
-    return found
-
-
-def _waiting(storage: Storage, listing: Listing, newest: Snapshot, named: pa.StringArray) -> int:
-    """How many files the newest version does not need: those of zskip that no version names, and those ``named``."""
-    needed = _Named(storage)
-    needed.add([newest.version])
-    older = pc.and_not(pc.is_in(listing.path, value_set=named), pc.is_in(listing.path, value_set=needed.paths))
-    return len(_unnamed(listing, named, managed=newest.managed)) + int(pc.sum(older, min_count=0).as_py())
+            continue
+        then = then.take(~is_in(then.path, named))
+        same = unchanged(storage, then, listing, by="status")
+        found |= is_in(listing.path, then.path.filter(same))
+        for row in then.take(~same & unchanged(storage, then, listing, by="size")).rows():
+            others.setdefault(row[0], row)
+    replaced = listing.take(found)
+    for path in replaced.path.to_pylist():
+        others.pop(path, None)
+    return replaced, Listing.of(others.values())
 
 
 def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listing:
@@ -274,7 +271,7 @@ def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listi
     ours = _matches(listing.path, _OURS)
     if not managed:
         ours &= _matches(listing.path, _INDEX_ONLY)
-    ours &= ~np.asarray(pc.is_in(listing.path, value_set=named))
+    ours &= ~is_in(listing.path, named)
     return outside_other_tables(listing.take(ours), listing.path)
 
 

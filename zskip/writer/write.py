@@ -536,17 +536,16 @@ class _Write:
 
     def _data_files(self, written: Sequence[_Files]) -> DataFiles:
         paths = [path for each in written for path in each.paths]
-        listed = self.storage.size_and_modified(paths)
-        position = pc.index_in(pa.array(paths, pa.string()), listed.path)
+        listed = self.storage.size_and_modified(paths).at(pa.array(paths, pa.string()))
         nothing = FileStatistics(pa.array([], pa.int64()), {})
         groups = [each.units for each in written] or [nothing]
         whole = [collect.merged(each.units) if len(each.paths) == 1 else each.units for each in written] or [nothing]
         counts = [len(each.units) if len(each.paths) == 1 else 1 for each in written for _ in each.paths]
         return DataFiles(
-            pa.array(paths, pa.string()),
-            listed.size.take(position),
-            listed.modified.take(position),
-            listed.etag.take(position),
+            listed.path,
+            listed.size,
+            listed.modified,
+            listed.etag,
             FileStatistics.concat(whole),
             FileStatistics.concat(groups),
             offsets_of(counts),
