@@ -586,6 +586,27 @@ def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:
     assert indexing.refresh(fresh) == fresh.snapshot
 
 
+@pytest.mark.parametrize(
+    ("now", "local", "memory"),
+    [
+        ((10, 1, "0"), "size time status", "size time status"),
+        ((10, 1, "9"), "size time", "size"),  # an object's ETag is no status
+        ((10, 1, None), "size time status", "size time status"),
+        ((10, 2, "0"), "size", "size"),
+        ((10, None, None), "size", "size"),
+        ((11, 1, "0"), "", ""),
+        (None, "", ""),
+    ],
+)
+def test_how_a_recorded_file_is_compared_with_a_listed_one(
+    now: tuple[int, int | None, str | None] | None, local: str, memory: str, storage: Storage
+) -> None:
+    then = Listing.of([("a", 10, 1, "0")])
+    listing = Listing.of([] if now is None else [("a", *now), ("b", 10, 1, "0")])
+    same = [by for by in ("size", "time", "status") if freshness.unchanged(storage, then, listing, by=by).all()]
+    assert " ".join(same) == (memory if storage.local is None else local)
+
+
 @pytest.mark.parametrize("how", ["in place", "renamed over"])
 def test_a_replacement_with_the_old_size_and_the_old_time_is_noticed(how: str, tmp_path: Path) -> None:
     one = tmp_path / "1.parquet"

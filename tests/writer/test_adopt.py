@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +19,8 @@ from tests.cli.test_cli import facts
 from zskip.errors import CommitConflict, CorruptFile, SchemaMismatch, TableError, TableNotFound
 from zskip.inspect.audit import doctor
 from zskip.storage import Storage
+from zskip.tablelog import log, vacuum
+from zskip.tablelog.freshness import replaced_by
 from zskip.writer import append
 
 WHAT = "2 files that other programs put into the folder are not part of the table: adopt() appends and removes them"
@@ -254,3 +260,83 @@ def test_a_version_of_files_that_have_changed_is_not_restored(tmp_path: Path) ->
     with pytest.raises(TableNotFound, match=r"of which 1 have changed since, such as 1\.parquet"):
         table.restore(1)
     assert ids(table) == list(range(20))
+
+
+WRITES = ("put", "put_once", "put_if_absent", "delete")
+
+
+def interrupted_vacuum(table: zskip.Table, writes: int) -> bool:
+    """Vacuum until so many writes of the storage are done. Returns whether that was before the end."""
+    left = iter(range(writes))
+
+    def counted(write: Callable[..., object]) -> Callable[..., object]:
+        def counting(*given: object, **options: object) -> object:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return write(*given, **options)
+
+        return counting
+
+    storage = type(table._storage)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in WRITES:
+            patched.setattr(storage, name, counted(getattr(storage, name)))
+        try:
+            table.vacuum("0 seconds")
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def set_times(folder: Path, names: Sequence[str]) -> None:
+    for file in (folder / name for name in names):
+        if file.exists():
+            os.utime(file, (1, 1))
+
+
+def test_a_vacuum_that_dies_at_any_place_forgets_no_replaced_file(tmp_path: Path) -> None:
+    """One that died before its commit left its list, which the next one of the same version kept."""
+    for writes in itertools.count():
+        folder = tmp_path / str(writes)
+        table = clustered(folder)
+        set_times(folder, ["0.parquet"])
+        died = interrupted_vacuum(table, writes)
+        set_times(folder, ["1.parquet", "2.parquet", "3.parquet"])
+        zskip.open(folder).vacuum("0 seconds")
+        left = len(list(folder.glob("?.parquet")))
+        with pytest.raises(TableError, match=rf"{left} files, such as 0\.parquet, have the names and sizes"):
+            zskip.open(folder).adopt()
+        assert ids(zskip.open(folder)) == list(range(20))
+        if not died:
+            break
+    assert left == 1
+    assert writes > 4
+
+
+def test_a_vacuum_beside_another_keeps_its_own_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one, which dies before its commit, listed the folder when fewer files had changed."""
+    folder = tmp_path / "t"
+    table = clustered(folder)
+    set_times(folder, ["0.parquet"])
+    create = log.create
+
+    def dies(*given: object) -> bool:
+        raise KeyboardInterrupt
+
+    def after_another(*given: Any) -> bool:
+        monkeypatch.setattr(log, "create", dies)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(
+                vacuum, "_replaced", lambda storage, listing, *_: (listing.take(np.array([], np.int64)), one_file)
+            )
+            with pytest.raises(KeyboardInterrupt):
+                zskip.open(folder).vacuum("0 seconds")
+        return create(*given)
+
+    one_file = replaced_by(table._storage, 1).take(np.array([0]))
+    set_times(folder, ["1.parquet", "2.parquet", "3.parquet"])
+    monkeypatch.setattr(log, "create", after_another)
+    table.vacuum("0 seconds")
+    monkeypatch.undo()
+    with pytest.raises(TableError, match=r"4 files, such as 0\.parquet"):
+        zskip.open(folder).adopt()

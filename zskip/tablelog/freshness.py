@@ -214,10 +214,13 @@ def files_of_others(index: Index) -> Listing:
     return Listing.of([]) if trusted else _recorded(index)
 
 
-def remember_replaced(storage: Storage, version: int, left: Listing) -> None:
-    """Record files that `cluster` replaced and that stay, before a vacuum, which makes a version, forgets them."""
+def remember_replaced(storage: Storage, commit_id: str, left: Listing) -> None:
+    """Record files that `cluster` replaced and that stay, before the commit of a vacuum, which forgets them.
+
+    If that commit is not made, what its file says is still true.
+    """
     if len(left):
-        storage.put_if_absent(f"{_LEFT}/{version:020d}.json", json.dumps([*left.rows()]).encode())
+        storage.put(f"{_LEFT}/{commit_id}.json", json.dumps([*left.rows()]).encode())
 
 
 def dropped_text(count: int) -> str:

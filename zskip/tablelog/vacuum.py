@@ -100,7 +100,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
             horizon=kept_from,
             doomed=runs,
         )
-        remember_replaced(storage, made.version, stay)
+        remember_replaced(storage, made.commit_id, stay)
         if log.create(storage, made, newest):
             log.write_hint(storage, made.version)
             storage.delete(replaced.path.to_pylist())
