@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 import zskip
 from tests.cli.test_cli import facts
-from zskip.errors import CommitConflict, CorruptFile, SchemaMismatch, TableError, TableNotFound
+from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, SchemaMismatch, TableError, TableNotFound
 from zskip.inspect.audit import doctor
 from zskip.storage import Storage
 from zskip.tablelog import log, vacuum
@@ -251,6 +252,21 @@ def test_copies_without_their_times_are_not_adopted(tmp_path: Path) -> None:
     for file in folder.glob("?.parquet"):
         file.unlink()
     assert table.adopt().rows == 3
+
+
+def test_nothing_is_adopted_beside_an_old_version_that_cannot_be_read(tmp_path: Path) -> None:
+    """It may name the files that cluster replaced: their rows would be in the table twice."""
+    table = clustered(tmp_path / "t")
+    drop(tmp_path / "t")
+    entry = tmp_path / "t" / log.entry_path(1)
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:-9])
+    assert table.refresh().dropped == 6  # reports go on
+    with pytest.raises(DamagedIndex, match=re.escape(entry.name)):
+        table.adopt()
+    entry.write_bytes(whole)
+    assert table.adopt().rows == 3
+    assert ids(table) == [*range(20), 100, 101, 102]
 
 
 def test_a_version_of_files_that_have_changed_is_not_restored(tmp_path: Path) -> None:

@@ -176,14 +176,14 @@ def dropped_files(storage: Storage, snapshot: Snapshot) -> Listing:
 
 def copies_of_replaced(storage: Storage, dropped: Listing) -> Listing:
     """The dropped files with the names and sizes of files that `cluster` replaced, as in a copy of the folder that does
-    not keep its times."""
+    not keep its times. Raises `DamagedIndex` for an old version that cannot be read, and may name them."""
     return dropped.take(_replaced_by_cluster(storage, dropped, by="size"))
 
 
 def _replaced_by_cluster(storage: Storage, listing: Listing, *, by: Literal["size", "time"]) -> np.ndarray:
     """Whether each file is one that `cluster` replaced, and unchanged."""
     found = np.zeros(len(listing), bool)
-    for then in _replaced(storage) if len(listing) else ():
+    for then in _replaced(storage, [DamagedIndex] if by == "time" else []) if len(listing) else ():
         found |= is_in(listing.path, then.path.filter(unchanged(storage, then, listing, by=by)))
     return found
 
@@ -192,9 +192,9 @@ def _replaced_by_cluster(storage: Storage, listing: Listing, *, by: Literal["siz
 _LEFT = "_zskip/replaced"
 
 
-def _replaced(storage: Storage) -> Iterator[Listing]:
+def _replaced(storage: Storage, ignored: Sequence[type[Exception]]) -> Iterator[Listing]:
     for version in reversed(log.versions(storage)):
-        with suppress(DamagedIndex):  # an old version that cannot be read names nothing that is known
+        with suppress(*ignored):  # reports go on without what an old version named that cannot be read
             yield replaced_by(storage, version)
     for name in storage.names(_LEFT):
         yield Listing.of(map(tuple, json.loads(storage.read(f"{_LEFT}/{name}"))))

@@ -37,7 +37,8 @@ _APPLICATION = "zskip adopt"
 @may_meet_vacuums
 def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, Adopted]:
     """Append all dropped files and remove them. Raises `SchemaMismatch`, `CorruptFile`, `CommitConflict`, and
-    `TableError` for files that may be copies of files that `cluster` replaced."""
+    `TableError` for files that may be copies of files that `cluster` replaced, or that an old version may name which
+    cannot be read."""
     append.require_managed(storage, base)
     rows = files = size = 0
     for name in storage.names(_CLAIMS):  # of calls that did not finish
