@@ -72,6 +72,15 @@ def test_texts_become_uuids_or_dictionaries_at_any_depth(data: st.DataObject) ->
     assert _as_texts(found.to_pylist()) == texts.to_pylist()
 
 
+@pytest.mark.parametrize("wanted", [pa.list_(pa.uuid(), 2), pa.list_(pa.uuid()), pa.large_list(pa.uuid())], ids=str)
+def test_what_lists_of_a_fixed_size_hold_where_they_are_null_is_no_value(wanted: pa.DataType) -> None:
+    """Arrow fills them with empty texts below a struct that is NULL."""
+    pair = [str(UUID(int=7))] * 2
+    rows = [None, {"pair": pair}, {"pair": None}]
+    texts = pa.array(rows, pa.struct([("pair", pa.list_(pa.string(), 2))]))
+    assert _as_texts(cast(texts, pa.struct([("pair", wanted)])).to_pylist()) == rows
+
+
 def test_lists_that_are_all_null_are_flattened() -> None:
     lists = pa.ListArray.from_arrays([0, 0], pa.array([], pa.binary(16)).cast(pa.uuid()), mask=pa.array([True]))
     assert flattened(lists).type == pa.uuid()

@@ -43,13 +43,13 @@ def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(type, _parsed(values.to_pylist(), type))
     if t.is_interval(type) and values.type == pa.binary(12):
         return _intervals(values)
-    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
-        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
+    of_size = t.is_fixed_size_list(values.type) and not t.is_fixed_size_list(type)
+    if of_size or t.is_list_view(values.type) or t.is_large_list_view(values.type):
+        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not. Lists of a fixed
+        # size have items where they are NULL, which may not fit.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(offsets_of(lengths), pa.int32())
         return _cast(pa.ListArray.from_arrays(offsets, flattened(values), mask=values.is_null()), type)
-    if t.is_fixed_size_list(values.type) and not t.is_fixed_size_list(type):
-        return _cast(values.cast(pa.list_(values.type.value_field)), type)
     # Arrow's cast parses no texts inside lists and maps, and repeats indices of an empty dictionary in lists of a fixed
     # size.
     if _is_list(values.type) and _is_list(type) and values.type.value_type != type.value_type:
@@ -89,15 +89,16 @@ def _from_zero(offsets: pa.Array) -> tuple[pa.Array, slice]:
 
 
 def _items_of_size(lists: pa.Array, size: int) -> pa.Array:
-    """The items of lists that have ``size`` each. Those of a list that is NULL are arbitrary, or NULL."""
+    """The items of lists that have ``size`` each; those of a list that is NULL are NULL."""
+    is_null = lists.is_null().to_numpy(zero_copy_only=False)
     if t.is_fixed_size_list(lists.type):
-        if lists.type.list_size != size:
-            raise pa.ArrowInvalid(f"a list has another length than {size}")
-        return lists.values[lists.offset * size : (lists.offset + len(lists)) * size]
-    offsets, is_null = lists.offsets.to_numpy(), lists.is_null().to_numpy(zero_copy_only=False)
-    if not (is_null | (np.diff(offsets) == size)).all():
+        starts, sizes = (lists.offset + np.arange(len(lists))) * size, np.array(lists.type.list_size)
+    else:
+        offsets = lists.offsets.to_numpy()
+        starts, sizes = offsets[:-1], np.diff(offsets)
+    if not (is_null | (sizes == size)).all():
         raise pa.ArrowInvalid(f"a list has another length than {size}")
-    places = offsets[:-1, np.newaxis] + np.arange(size)
+    places = starts[:, np.newaxis] + np.arange(size)
     return lists.values.take(pa.array(places.ravel(), mask=np.repeat(is_null, size)))
 
 
