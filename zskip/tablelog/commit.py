@@ -138,7 +138,9 @@ def commit(
 
 def refuse_newer(newest: Snapshot) -> None:
     """As ``still`` of a commit that holds only for the version that it was made from. Raises `CommitConflict`."""
-    raise CommitConflict(f"Version {newest.version} of the index was made meanwhile.")
+    raise CommitConflict(
+        f"Another process has committed version {newest.version} of the index meanwhile. Open the table and try again."
+    )
 
 
 def _made_meanwhile(storage: Storage) -> TableExists:

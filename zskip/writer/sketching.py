@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, CorruptFile, InvalidOption, TableNotFound
+from zskip.errors import CorruptFile, InvalidOption, TableNotFound
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import ATTEMPTS, refresh, still_changing
@@ -110,7 +110,7 @@ def _completed(
             remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
             managed=base.managed,
             details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
-            still=None if index.source is None else _refuse,
+            still=None if index.source is None else refuse_newer,
             sketches=with_built_segments,
             staged=staged,
         )
@@ -154,12 +154,6 @@ def _details(index: Index, **change: list[str]) -> dict[str, Any]:
     return {**change, **({} if index.snapshot.managed or "source" not in details else {"source": details["source"]})}
 
 
-def _refuse(newest: Snapshot) -> None:
-    raise CommitConflict(
-        f"Another process has committed version {newest.version} of the side-car. Open the table and try again."
-    )
-
-
 def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
     """Remove the sketches of columns in a commit. Raises `InvalidOption` for a column that has none."""
     base = index.snapshot
@@ -174,7 +168,7 @@ def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
         "sketch",
         managed=base.managed,
         details=_details(index, dropped=list(columns)),
-        still=None if index.source is None else _refuse,
+        still=None if index.source is None else refuse_newer,
         sketches=lambda before: tuple(each for each in before if each.name.column not in columns),
     )
 

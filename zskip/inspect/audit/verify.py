@@ -373,7 +373,7 @@ class Verification:
             f"skipped files read: {read:,} of {skipped:,}; "
             f"skipped row groups read: {sum(check.row_groups_read for check in self.checks):,}."
         ]
-        lines += [f"MISSING  {path}" for path in self.missing]
+        lines += [f"MISSING  {path}: it is gone, or has another size than the index says" for path in self.missing]
         lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
         lines += [f"WRONG    {path}: the ranges of its attributes leave out a row" for path in self.attributes]
         if self.dropped:
