@@ -111,6 +111,7 @@ LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
 HUNDREDS = pa.decimal128(10, -2)
+NO_ITEMS = pa.list_(pa.int64(), 0)
 AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
 Errors = type[Exception] | tuple[type[Exception], ...]
 
@@ -135,6 +136,10 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     *(
         (partial(laid_out, rows=with_nulls(type)), SchemaError, r'"c" of type .*decimal128\(10, -2\)')
         for type in (HUNDREDS, pa.list_(HUNDREDS), pa.struct({"x": HUNDREDS}))
+    ),
+    *(
+        (partial(laid_out, rows=with_nulls(type)), SchemaError, rf'"{name}" has lists of the fixed size 0: ')
+        for name, type in {"c": NO_ITEMS, "c.x": pa.struct({"x": NO_ITEMS}), "c.item": pa.list_(NO_ITEMS)}.items()
     ),
     (lambda f: zskip.index(placed(f / "raw" / "a.parquet", columns("", "x"))), SchemaError, "no name"),
     (lambda f: zskip.index(placed(f / "day=1" / "a.parquet", columns("day")).parent), SchemaError, "hold no column"),

@@ -21,7 +21,7 @@ from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, SchemaMismat
 from zskip.inspect.audit import doctor
 from zskip.storage import Storage
 from zskip.tablelog import log, vacuum
-from zskip.tablelog.freshness import replaced_by
+from zskip.tablelog.freshness import replaced_after
 from zskip.writer import append
 
 WHAT = "2 files that other programs put into the folder are not part of the table: adopt() appends and removes them"
@@ -262,11 +262,40 @@ def test_nothing_is_adopted_beside_an_old_version_that_cannot_be_read(tmp_path: 
     whole = entry.read_bytes()
     entry.write_bytes(whole[:-9])
     assert table.refresh().dropped == 6  # reports go on
-    with pytest.raises(DamagedIndex, match=re.escape(entry.name)):
-        table.adopt()
+    for _ in range(2):
+        with pytest.raises(DamagedIndex, match=rf"which of 6 files .*{re.escape(entry.name)} .* append\(path\)\.$"):
+            table.adopt()
+        assert "versions that cannot be read, and may name" in str(table.vacuum("0 seconds"))
+    assert ids(table) == list(range(20))
     entry.write_bytes(whole)
     assert table.adopt().rows == 3
     assert ids(table) == [*range(20), 100, 101, 102]
+
+
+def test_a_list_of_replaced_files_that_is_damaged_is_not_believed(tmp_path: Path) -> None:
+    table = clustered(tmp_path / "t")
+    set_times(tmp_path / "t", ["0.parquet"])
+    table.vacuum("0 seconds")
+    (listed,) = (tmp_path / "t" / "_zskip" / "replaced").iterdir()
+    whole = listed.read_bytes()
+    for place in range(len(whole)):
+        listed.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DamagedIndex, match=re.escape(listed.name)):
+            table.adopt()
+
+
+def test_files_that_came_after_a_layout_are_no_files_that_it_replaced(tmp_path: Path) -> None:
+    """A version that only indexes the folder, as it is after restore(1), may name them; a vacuum removed them."""
+    table = clustered(tmp_path / "t")
+    table.restore(1)
+    pq.write_table(pa.table({"id": [800]}), tmp_path / "t" / "new.parquet")
+    table.refresh()
+    table.restore(2)
+    assert table.refresh().dropped == 1
+    table.vacuum("0 seconds")
+    assert [file.name for file in (tmp_path / "t").glob("*.parquet")] == ["new.parquet"]
+    assert table.adopt().rows == 1
+    assert ids(table) == [*range(20), 800]
 
 
 def test_a_version_of_files_that_have_changed_is_not_restored(tmp_path: Path) -> None:
@@ -342,14 +371,13 @@ def test_a_vacuum_beside_another_keeps_its_own_list(tmp_path: Path, monkeypatch:
     def after_another(*given: Any) -> bool:
         monkeypatch.setattr(log, "create", dies)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(
-                vacuum, "_replaced", lambda storage, listing, *_: (listing.take(np.array([], np.int64)), one_file)
-            )
+            nothing = np.array([], np.int64)
+            patched.setattr(vacuum, "_replaced", lambda _, listing, *more: (listing.take(nothing), one_file, set()))
             with pytest.raises(KeyboardInterrupt):
                 zskip.open(folder).vacuum("0 seconds")
         return create(*given)
 
-    one_file = replaced_by(table._storage, 1).take(np.array([0]))
+    one_file = replaced_after(table._storage, 1).take(np.array([0]))
     set_times(folder, ["1.parquet", "2.parquet", "3.parquet"])
     monkeypatch.setattr(log, "create", after_another)
     table.vacuum("0 seconds")

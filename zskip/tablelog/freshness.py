@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from zskip.core.late_loading import pc
 from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, FilesRemoved
@@ -195,16 +196,23 @@ _LEFT = "_zskip/replaced"
 def _replaced(storage: Storage, ignored: Sequence[type[Exception]]) -> Iterator[Listing]:
     for version in reversed(log.versions(storage)):
         with suppress(*ignored):  # reports go on without what an old version named that cannot be read
-            yield replaced_by(storage, version)
+            yield replaced_after(storage, version)
     for name in storage.names(_LEFT):
-        yield Listing.of(map(tuple, json.loads(storage.read(f"{_LEFT}/{name}"))))
+        yield _remembered(storage, f"{_LEFT}/{name}")
 
 
-def replaced_by(storage: Storage, version: int) -> Listing:
-    """The files of a version that only indexed the folder, as it recorded them; none of another. Raises
-    `DamagedIndex`."""
+def replaced_after(storage: Storage, version: int) -> Listing:
+    """The files that `cluster` replaced when it made the next version, as this one recorded them. Raises
+    `DamagedIndex`.
+
+    Other versions that only indexed the folder may name files that came after that.
+    """
     snapshot = log.read_entry(storage, version)
-    return Listing.of([]) if snapshot is None else files_of_others(Index(storage, snapshot))
+    if snapshot is None or snapshot.managed:
+        return Listing.of([])
+    after = log.read_entry(storage, version + 1)
+    by_cluster = after is not None and after.operation == "cluster"
+    return files_of_others(Index(storage, snapshot)) if by_cluster else Listing.of([])
 
 
 def files_of_others(index: Index) -> Listing:
@@ -220,7 +228,15 @@ def remember_replaced(storage: Storage, commit_id: str, left: Listing) -> None:
     If that commit is not made, what its file says is still true.
     """
     if len(left):
-        storage.put(f"{_LEFT}/{commit_id}.json", json.dumps([*left.rows()]).encode())
+        rows = json.dumps([*left.rows()]).encode()
+        storage.put(f"{_LEFT}/{commit_id}.json", xxhash.xxh3_128_hexdigest(rows).encode() + b"\n" + rows)
+
+
+def _remembered(storage: Storage, path: str) -> Listing:
+    digest, _, rows = storage.read(path).partition(b"\n")
+    if xxhash.xxh3_128_hexdigest(rows).encode() != digest:
+        raise DamagedIndex(f"The list of replaced files {storage.uri_of(path)} fails its checksum. Put back a copy.")
+    return Listing.of(map(tuple, json.loads(rows)))
 
 
 def dropped_text(count: int) -> str:

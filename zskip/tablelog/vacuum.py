@@ -30,7 +30,7 @@ from zskip.tablelog.freshness import (
     is_in,
     outside_other_tables,
     remember_replaced,
-    replaced_by,
+    replaced_after,
     unchanged,
 )
 from zskip.tablelog.index import Index
@@ -80,10 +80,11 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     named = _Named(storage)
     for attempt in range(_ATTEMPTS):
         kept_from = max(kept_from, newest.horizon)
-        expired = _entries(listing, 0, kept_from)
+        entries = _entries(listing, 0, kept_from)
         named.add(range(kept_from, newest.version + 1))
         paths = named.paths
-        replaced, stay = _replaced(storage, listing, expired if newest.managed else {}, paths)
+        replaced, stay, unread = _replaced(storage, listing, entries if newest.managed else {}, paths)
+        expired = {version: path for version, path in entries.items() if not {version, version - 1} & unread}
         ours = _unnamed(listing, paths, managed=newest.managed)
         old, runs = abandoned(ours, int(horizon.timestamp() * 1e9))
         orphans = ours.take(old)
@@ -118,6 +119,8 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     left = [f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}"] if waiting else []
     if len(stay):
         left.append(f"files that other programs changed or copied after cluster had replaced them: {len(stay):,}")
+    if unread:
+        left.append(f"versions that cannot be read, and may name files that cluster replaced: {sorted(unread)}")
     return Vacuumed(newest.version, tuple(removed), size, gone, "; ".join(left) or None)
 
 
@@ -244,16 +247,19 @@ def _key(part: Part | InlinePart) -> Any:
 
 def _replaced(
     storage: Storage, listing: Listing, expired: dict[int, str], named: pa.StringArray
-) -> tuple[Listing, Listing]:
-    """The files of other writers that only expired versions name: those that have not changed since they were indexed,
-    and others of the same size, as the last of these versions recorded them."""
+) -> tuple[Listing, Listing, set[int]]:
+    """The files of other writers that `cluster` replaced, and that only expired versions name: those that have not
+    changed since they were indexed, and others of the same size, as the last of these versions recorded them. And the
+    versions that cannot be read."""
     found = np.zeros(len(listing), bool)
     others: dict[str, tuple[str, int | None, int | None, str | None]] = {}
+    unread: set[int] = set()
     for version in reversed(expired):
         try:
-            then = replaced_by(storage, version)
+            then = replaced_after(storage, version)
         except DamagedIndex as error:
-            _LOG.warning("Files that version %d named are kept: %s", version, error)
+            _LOG.warning("Version %d, and files that it may name, are kept: %s", version, error)
+            unread.add(version)
             continue
         then = then.take(~is_in(then.path, named))
         same = unchanged(storage, then, listing, by="status")
@@ -263,7 +269,7 @@ def _replaced(
     replaced = listing.take(found)
     for path in replaced.path.to_pylist():
         others.pop(path, None)
-    return replaced, Listing.of(others.values())
+    return replaced, Listing.of(others.values()), unread
 
 
 def _unnamed(listing: Listing, named: pa.StringArray, *, managed: bool) -> Listing:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from zskip.core.receipts import Adopted
 from zskip.core.schema import Schema
-from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, first_line
+from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, SchemaError, TableError, first_line
 from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
@@ -45,11 +45,19 @@ def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snap
         base, done = _finish(storage, base, options, int(name.removesuffix(".json")))
         rows, files, size = rows + done.rows, files + done.files, size + done.bytes
     found = dropped_files(storage, base)
-    if len(copies := copies_of_replaced(storage, found)):
+    try:
+        copies = copies_of_replaced(storage, found)
+    except DamagedIndex as error:
+        raise DamagedIndex(
+            f"{storage.uri}: which of {len(found):,} files in the folder cluster replaced, so that the table has their "
+            f"rows, cannot be told: {str(error).partition('. ')[0]}. Move the files with new rows to another folder, "
+            "and append them from there: append(path)."
+        ) from error
+    if len(copies):
         raise TableError(
             f"{storage.uri}: {len(copies):,} files, such as {copies.path[0]}, have the names and sizes of files that "
-            "cluster replaced, whose rows are in the table, but other times. If the folder is a copy, remove them; if "
-            "their rows are new, give them other names."
+            "cluster replaced, whose rows are in the table, but other times. If the folder is a copy, remove them, "
+            "also if they were only touched; if their rows are new, give them other names."
         )
     if len(found):
         number = base.applications.get(_APPLICATION, 0) + 1

@@ -49,7 +49,7 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
             )
         names[name.lower()] = name
     for field in schema:
-        _require_different_fields(field.type, field.name)
+        _require_storable(field.type, field.name)
         _refuse_variants(field)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
     for field in () if _parquet_error(kept) is None else kept:
@@ -69,14 +69,16 @@ def _parquet_error(schema: pa.Schema) -> Exception | None:
     return None
 
 
-def _require_different_fields(type: pa.DataType, path: str) -> None:
+def _require_storable(type: pa.DataType, path: str) -> None:
     inner = [type.field(number) for number in range(type.num_fields)]
     names = [field.name for field in inner]
     if t.is_struct(type) and len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaError(f'The struct "{path}" has several fields "{twice}": nothing tells them apart. Rename one.')
+    if t.is_fixed_size_list(type) and type.list_size == 0:  # Arrow writes them, and cannot read them again
+        raise SchemaError(f'The column "{path}" has lists of the fixed size 0: cast it to {pa.list_(type.value_type)}.')
     for field in inner:
-        _require_different_fields(field.type, f"{path}.{field.name}")
+        _require_storable(field.type, f"{path}.{field.name}")
 
 
 def _refuse_variants(field: pa.Field) -> None:
