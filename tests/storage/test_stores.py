@@ -25,7 +25,7 @@ from tests import ROOT
 from tests.clouds import STORES, Place, unavailable
 from zskip.engines.duckdb import remote_files
 from zskip.engines.duckdb.remote_files import KnownFile, _Ends, _RangedFile
-from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsupportedStore
+from zskip.errors import CorruptFile, DamagedIndex, InvalidOption, TableError, TableNotFound, UnsupportedStore
 from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
 from zskip.storage.remote import _OPTIONS, _STORES, ObjectStorage
@@ -229,6 +229,58 @@ def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
         fresh.plan("a < 500")
     with suppress(TableNotFound):  # what was open may be read to its end
         assert first.num_rows + sum(batch.num_rows for batch in begun) == 500
+
+
+@pytest.mark.usefixtures("parts_in_files")
+@pytest.mark.parametrize("act", ["optimize", "read", "copy", "sketch", "index"])
+def test_a_lost_connection_is_not_taken_for_damage(act: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is lost: the error says so, and nothing that would make a user repair or restore."""
+    left, lost, raised = [0], "the connection was lost", []
+
+    def losing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise ConnectionResetError(lost)
+            return call(*given, **named)
+
+        return called
+
+    def acted(url: str) -> Any:
+        match act:
+            case "optimize":
+                return zskip.open(url).optimize(full=True)
+            case "read":
+                return zskip.open(url).plan("a < 500").to_arrow()
+            case "copy":
+                return zskip.write(url, tmp_path / f"{url[-3:]}", by="id")
+            case "sketch":
+                return zskip.open(url).plan("a = 7").to_arrow()
+            case _:
+                return zskip.index(f"{url}/raw", deep=True)
+
+    for name in ("list", "names", "read", "read_range", "size_and_modified"):
+        monkeypatch.setattr(ObjectStorage, name, losing(getattr(ObjectStorage, name)))
+    for number in range(100, 200):
+        url = f"memory://{tmp_path.name}/{number}"
+        table = zskip.write(rows_of(0, 100), url, by="id", files=3, sketches={"a": "values"})
+        table.append(rows_of(100, 10))
+        open_storage(url).put("raw/1.parquet", _without_bounds(rows_of(0, 10)))
+        left[0] = number - 99
+        try:
+            acted(url)
+        except OSError as error:
+            raised.append(error)
+        if left[0] > 0:
+            break
+    assert len(raised) > 2
+    assert not [error for error in raised if isinstance(error, CorruptFile | DamagedIndex) or lost not in str(error)]
+
+
+def _without_bounds(rows: pa.Table) -> bytes:
+    written = pa.BufferOutputStream()
+    pq.write_table(rows, written, write_statistics=False)
+    return written.getvalue().to_pybytes()
 
 
 def test_a_file_of_someone_else_that_goes_between_plan_and_reading_is_named(tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
         return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether what was raised while Arrow read a file comes of the file's bytes.
+
+    Arrow raises a bare `OSError` for bytes that are not Parquet. All others come of the system or the store that should
+    have brought the bytes: they say nothing of the file.
+    """
+    return isinstance(error, pa.ArrowException) or (type(error) is OSError and error.errno is None)
+
+
 def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     """A file's Arrow schema, corrected to the file's Parquet types. ``file``: its `pyarrow.parquet.FileMetaData`.
 

@@ -14,6 +14,7 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
+from zskip.parquet.arrow_differences import is_damage
 from zskip.parquet.footers import hull, whole
 from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
@@ -42,6 +43,8 @@ def with_statistics_from_rows(
             for path, unit, statistics in _scanned(storage, names[number], schema, incomplete, first):
                 found[path].append((unit, statistics))
         except (pa.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
             raise CorruptFile(f"The file {storage.uri_of(names[number])} cannot be read: {error}") from error
     columns = {
         path: _with_replaced(files.row_groups.columns[path], found.get(path, [])) for path in files.row_groups.columns

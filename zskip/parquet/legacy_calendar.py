@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.errors import CorruptFile, SchemaError
 from zskip.parquet import footers, trust
-from zskip.parquet.arrow_differences import leaves
+from zskip.parquet.arrow_differences import is_damage, leaves
 from zskip.storage import Storage
 
 
@@ -47,6 +47,8 @@ def refuse_old_values(file: pq.ParquetFile, name: str) -> None:
                 for chunk in file.read_row_group(group, columns=[field.name]).column(0).chunks:
                     _require_new(chunk, field.name, name)
         except (pa.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
             raise CorruptFile(f'"{name}" cannot be read as Parquet: {error}') from error
 
 

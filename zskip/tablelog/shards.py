@@ -26,6 +26,7 @@ from zskip.core.late_loading import pc
 from zskip.core.schema import Schema
 from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
+from zskip.parquet.arrow_differences import is_damage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage.storage import Storage
@@ -377,9 +378,9 @@ class _ParquetColumns:
                 found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
                 numbers = [self._numbers[name] for name in stored if name not in found]
                 table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
-            except DamagedIndex:
-                raise
             except (pa.ArrowException, OSError) as error:
+                if not is_damage(error):
+                    raise
                 raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
             self._file.release()
         return {name: found[name] if name in found else _one(table.column(name)) for name in stored}

@@ -23,6 +23,7 @@ from zskip.errors import CorruptFile, InvalidOption, NoParquet, TableNotFound, U
 from zskip.parquet.arrow_differences import (
     geo_metadata,
     holds_int96,
+    is_damage,
     open_parquet,
     with_instants_of_all,
     with_parquet_types,
@@ -262,6 +263,8 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
         try:
             rows = opened.reader.read_row_group(group, columns=stored, use_threads=False)
         except (pa.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
             raise CorruptFile(f'"{file.name}" cannot be read as Parquet: {error}') from error
         for name, value in folders[number].items():
             if name in wanted:
@@ -285,13 +288,13 @@ def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
         with open_parquet(file.opened()) as parquet:
             refuse_old_values(parquet, file.name)
             return parquet.metadata, parquet.schema_arrow
-    except PermissionError:
-        raise
     except FileNotFoundError as error:
         raise TableNotFound(
             f'"{file.name}" is gone. Put it back, or restore a version whose files are there.'
         ) from error
     except (pa.ArrowException, OSError) as error:
+        if not is_damage(error):
+            raise
         raise CorruptFile(f'"{file.name}" is not a complete Parquet file: {error}') from error
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from zskip.core.offsets import numbers_of_runs
 from zskip.errors import DamagedIndex
+from zskip.parquet.arrow_differences import is_damage
 from zskip.tablelog.sketches.hashing import Hashes
 
 Numbers = NDArray[np.int64]
@@ -237,9 +238,9 @@ class Segment:
             fits &= self._first.shape == (len(groups),) and (np.diff(self._first) > 0).all()
             fits &= 0 < self.key_bits <= 63 - self.file_bits
             fits &= len(self.coverage) <= 1 << self.file_bits
-        except DamagedIndex:  # the file says more of itself
-            raise
         except (*_UNREADABLE, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            if isinstance(error, OSError) and not is_damage(error):
+                raise
             raise DamagedIndex(f"{name} is not a segment of a sketch ({error})") from error
         if not fits:
             raise DamagedIndex(f"{name} is not a segment of a sketch")
@@ -310,9 +311,9 @@ class Segment:
                 return self._groups[number]
             try:
                 column = self._parquet.read_row_group(number, use_threads=False).column(0)
-            except DamagedIndex:
-                raise
             except _UNREADABLE as error:
+                if not is_damage(error):
+                    raise
                 raise DamagedIndex(f"{self._name} cannot be decoded ({error})") from error
             if column.type != pa.int64() or column.null_count:
                 raise DamagedIndex(f"{self._name} holds something other than pairs")
