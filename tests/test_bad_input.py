@@ -111,6 +111,7 @@ LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
 HUNDREDS = pa.decimal128(10, -2)
+ODD_ZONE = pa.table({"z": pa.array([0], pa.timestamp("us", "+05:30"))})
 NO_ITEMS = pa.list_(pa.int64(), 0)
 AHEAD, BEHIND = (timezone(timedelta(hours=hours)) for hours in (5, -5))
 Errors = type[Exception] | tuple[type[Exception], ...]
@@ -196,6 +197,7 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
             (pa.table({"n": [1], "p": [{"t": 1}]}).cast(WIDE), "polars", "columns="),
         )
     ),
+    (lambda f: zskip.polars.scan(made(f, ODD_ZONE)), SchemaError, r'"z" of type timestamp\[us, tz=\+05:30\]'),
     # a folder that was indexed, and that no engine could read
     *(
         (

@@ -17,6 +17,7 @@ from zskip.api import open as open_table
 from zskip.binder.bind_condition import provable_part
 from zskip.core import types as t
 from zskip.errors import CorruptFile, MissingDependency
+from zskip.plan.plan import in_polars
 from zskip.plan.scan import Scan
 from zskip.table import Table
 
@@ -35,14 +36,16 @@ def scan(
     version: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pl.LazyFrame:
-    """A LazyFrame over a table, at one of its versions. Raises `TableNotFound`.
+    """A LazyFrame over a table, at one of its versions.
+
+    Raises `TableNotFound`, and `SchemaError` for a column that polars cannot hold.
 
     Comparisons, IN, ranges, tests for NULL and NaN, and text searches in polars' filters prune files; polars applies
     all other conditions to the rows. The frame stays at its version of the table.
     """
     table = path if isinstance(path, Table) else open_table(path, version=version, storage_options=storage_options)
     table = copy.copy(table)  # changes to the caller's table move that one on
-    schema = pl.DataFrame(t.empty_table(table.schema)).schema
+    schema = in_polars(t.empty_table(table.schema)).schema
 
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.binder.bind_condition import bind_expression
 from zskip.core.schema import Schema
-from zskip.errors import UnsupportedSql
+from zskip.errors import UnknownParameter, UnsupportedSql
 from zskip.language.tree import In
 from zskip.stats.collect import row_groups
 
@@ -34,12 +35,14 @@ ROWS = pa.table(
         "m": pa.array([MOMENT, None, dt.datetime(1969, 1, 1), MOMENT, dt.datetime(2030, 1, 1)], pa.timestamp("us")),
         "z": pa.array([MOMENT, None, dt.datetime(1969, 1, 1), MOMENT, MOMENT], pa.timestamp("us", "UTC")),
         "c": pa.array([Decimal("1.50"), None, Decimal("-7.00"), Decimal("0.01"), Decimal("1.50")], pa.decimal128(9, 2)),
+        "o": pa.array([dt.time(12), dt.time.max, None, dt.time(0), dt.time(12)], pa.time64("us")),
         "r": pa.array([{"x": 1}, {"x": None}, {"x": 5}, {"x": 7}, {"x": 1}], pa.struct([("x", pa.int64())])),
     }
 )
 CONSTANTS: dict[str, list[Any]] = {
     "i": [1, -5, 8], "t": [2, -128], "f": [1.5, 0.0, -0.0], "g": [2.5], "s": ["a", "it's", ""], "b": [True, False],
     "d": [DAY], "m": [MOMENT], "z": [MOMENT.replace(tzinfo=dt.UTC)], "c": [Decimal("1.50")],
+    "o": [dt.time(12), dt.time.max],
 }  # fmt: skip
 
 
@@ -52,6 +55,8 @@ def of(library: str) -> list[tuple[str, Any]]:
 
     found: list[Any] = []
     for name, constants in CONSTANTS.items():
+        if library == "polars" and name == "o":
+            continue  # polars prints no time
         x = column(name)
         for value in constants:
             found += [among(x, constants)] if name not in "fg" or library == "pyarrow" else []
@@ -112,6 +117,17 @@ def test_outcomes_and_sql_are_the_answers_of_the_library(library: str) -> None:
         own = con.sql(f"SELECT coalesce({bound.sql()}, false) FROM rows").fetchall()
         assert [answer for (answer,) in own] == answers, (text, bound.sql())
     assert len(refused) <= (0 if library == "pyarrow" else 15), refused
+
+
+def test_midnight_at_the_end_of_a_day_is_not_that_at_its_start() -> None:
+    """24:00, a time of DuckDB and Arrow, is 00:00 to Python."""
+    midnight, schema = pa.scalar(86_400_000_000).cast(pa.time64("us")), Schema(ROWS.schema)
+    with pytest.raises(UnsupportedSql):
+        bind_expression(pc.field("o") < midnight, schema)
+    with pytest.raises(UnknownParameter, match="24:00"):
+        bind("o < $x", schema, params={"x": midnight})
+    assert bind("o < TIME '24:00:00'", schema).sql("duckdb") == "\"o\" < TIME '24:00:00'"
+    assert bind("o < TIME '24:00:00'", schema).sql("spark") is None
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])

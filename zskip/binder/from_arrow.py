@@ -10,7 +10,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -295,6 +295,12 @@ def _timestamp(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=_signed(value))
 
 
+def _time(value: int) -> time:
+    if value >= 86_400_000_000:  # Python has no 24:00, which DuckDB has
+        raise _Unsupported
+    return (_EPOCH + timedelta(microseconds=value)).time()
+
+
 _LITERALS: dict[int, Callable[[Any], Any]] = {
     1: bool,
     2: _signed,
@@ -307,7 +313,7 @@ _LITERALS: dict[int, Callable[[Any], Any]] = {
     13: bytes,
     14: _timestamp,
     16: lambda value: date(1970, 1, 1) + timedelta(days=_signed(value)),
-    17: lambda value: (_EPOCH + timedelta(microseconds=value)).time(),
+    17: _time,
     24: _decimal,
     27: lambda value: _timestamp(value).replace(tzinfo=UTC),
     29: lambda _: None,

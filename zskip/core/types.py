@@ -285,6 +285,7 @@ _TIME = Type(
     stored=lambda type: pa.time32("ms") if type.bit_width == 32 else type,
     duckdb=lambda type: "TIME_NS" if type.unit == "ns" else "TIME",
     parsed={"TIME": pa.time64("us")},
+    plain=lambda type: type.unit != "ns",
 )
 
 _TIME_TZ = Type(

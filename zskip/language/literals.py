@@ -448,6 +448,9 @@ def is_list(value: object) -> bool:
 
 def plain_value(value: Any) -> Any:
     """A value of Python, numpy or Arrow as Python's. Raises `UnknownParameter` for one that SQL has no constant for."""
+    is_time = isinstance(value, pa.Time32Scalar | pa.Time64Scalar) and value.is_valid
+    if is_time and value.value * UNIT_NANOSECONDS[value.type.unit] >= _DAY_NANOSECONDS:
+        raise UnknownParameter("A parameter is the time 24:00, which Python takes for 00:00. Write it in SQL.")
     for unwrap in ("as_py", "item"):
         if hasattr(value, unwrap):
             value = getattr(value, unwrap)()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.schema import identifier, split_path
+from zskip.errors import UnknownParameter
 from zskip.language.literals import constant, is_list, plain_value
 from zskip.language.tree import (
     And,
@@ -126,15 +127,15 @@ def constant_sql(value: pa.Scalar, dialect: str) -> str | None:
     ('CAST(5 AS TINYINT)', None)
     """
     type, entry = value.type, t.of(value.type)
-    if not value.is_valid or dialect not in entry.dialects:
+    name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
+    if not value.is_valid or dialect not in entry.dialects or name is None:
         return None
     if entry.plain is not None and entry.plain(type):
         try:
             return literal(value, dialect)
-        except OverflowError:  # Python has no dates after the year 9999
+        except (OverflowError, UnknownParameter):  # Python has no dates after the year 9999, and no 24:00
             return None
-    name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
-    if name is None or entry.spelled is None or (t.is_decimal(type) and type.precision > 38):
+    if entry.spelled is None or (t.is_decimal(type) and type.precision > 38):
         return None
     text = entry.spelled(value.as_py())
     return f"CAST({text if t.is_integer(type) else quoted(text, dialect)} AS {name})"

@@ -206,11 +206,10 @@ class Plan:
         Raises `MissingDependency` without polars, and `SchemaError` for a column that polars cannot hold.
         """
         try:
-            import polars
+            import polars  # noqa: F401  # before the rows are read
         except ImportError as error:
             raise MissingDependency('This needs polars: pip install "zskip[polars]"') from error
-        errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
-        return _converted(self.to_arrow(columns), polars.DataFrame, "polars", errors)
+        return in_polars(self.to_arrow(columns))
 
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
         """The matching rows as a DataFrame of this Spark session.
@@ -221,6 +220,14 @@ class Plan:
 
     def _chosen(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         return self._columns if columns is None else columns
+
+
+def in_polars(rows: pa.Table) -> polars.DataFrame:
+    """The rows as polars holds them. Raises `SchemaError` that names the first column that it cannot hold."""
+    import polars
+
+    errors = (polars.exceptions.PolarsError, polars.exceptions.PanicException)
+    return _converted(rows, polars.DataFrame, "polars", errors)
 
 
 _Frame = TypeVar("_Frame")

@@ -305,7 +305,8 @@ def cuts_at(type: pa.DataType, values: pa.Array, after: bool) -> Keys:
     if found.dtype == np.float64:
         if not after:
             return found
-        return np.nextafter(found, np.inf)[found < np.inf]
+        with np.errstate(over="ignore"):  # what follows the greatest number is infinite
+            return np.nextafter(found, np.inf)[found < np.inf]
     limit = key_limits(type)[1]
     return found[found < limit] + 1 if after else found
 
