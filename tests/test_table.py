@@ -572,6 +572,8 @@ def test_filters_of_numbers_mean_what_they_mean_to_pyarrow(name: str, tmp_path: 
     exact = name in ("u64", "i", "dec")
     column = NUMBERS[name].cast(pa.decimal128(30, 2)) if exact else NUMBERS[name]
     numbers = [-300, -3, 0, 1, 2, 3, 255, 300, 70_000, 2.5, -1.5, 0.0, 3.0, 1e6]
+    numbers += [0.1, 1e-46] if name in ("r", "f") else []
+    numbers += [math.nan, math.inf] if name == "f" else []
     for value in [dt.time(5), dt.time(5, 0, 0, 1)] if name == "tm" else numbers:
         if isinstance(value, float) and name == "dec":
             continue

@@ -175,6 +175,8 @@ class _Converter:
         value = self.constant(right)
         if value is None:
             return tree.unknown()
+        if value != value:  # NaN
+            return tree.always(column) if operator == "<>" else tree.never(column)
         return _compared(self.schema, operator, column, value)
 
     def membership(self, node: Message) -> Node:
@@ -233,10 +235,7 @@ class _Converter:
         """The value of a constant."""
         if _LITERAL not in node:
             raise _Unsupported
-        value = _literal(_message(_field(node, _LITERAL)))
-        if isinstance(value, float) and value != value:
-            raise _Unsupported
-        return value
+        return _literal(_message(_field(node, _LITERAL)))
 
 
 def _compared(schema: Schema, operator: str, column: Reference, value: Any) -> Node:
@@ -255,7 +254,8 @@ def number_filter(schema: Schema, name: str, operator: str, value: Any) -> Node 
     if column is None or isinstance(value, bool) or operator not in _MIRRORED:
         return None
     whole = isinstance(value, int) and (t.is_integer(column.type) or t.is_decimal128(column.type))
-    exact = isinstance(value, float) and abs(value) < _EXACT_IN_DOUBLES and t.is_integer(column.type)
+    exact = isinstance(value, float) and abs(value) < _EXACT_IN_DOUBLES
+    exact &= t.is_integer(column.type) or t.is_floating(column.type)
     return _compared(schema, operator, Reference(column.path, column.type), value) if whole or exact else None
 
 
