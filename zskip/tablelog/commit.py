@@ -289,8 +289,8 @@ class _Attempt:
         kept, found = _without(self.drafts, snapshot, self.change.remove)
         if found < (wanted := len(set(self.change.remove))):
             raise CommitConflict(
-                f"{self.storage.uri}: {wanted - found} of the {wanted} files to be removed are not in version "
-                f"{snapshot.version}: another writer removed or rewrote them. Open the table again and repeat."
+                f"{self.storage.uri}: version {snapshot.version} lacks {wanted - found} of the {wanted} files to be "
+                "removed: another writer removed or rewrote them. Open the table again and repeat."
             )
         return kept
 
