@@ -229,6 +229,25 @@ def test_a_newer_form_is_refused():
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
+def test_a_single_file_has_all_rows(layout):
+    sample = table("uniform", "strings", "half null")
+    fitted = layouts.fit(sample, by(sample), layout=layout, files=1, weights=[2, 0, 1], total_rows=ROWS)
+    assert fitted.files == 1
+    assert not fitted.assign(sample).any()
+    assert (fitted.layout, fitted.columns) == ("tiles" if layout == "auto" else layout, ("c0", "c2"))
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("weights", [[1, 0], [0, 1]])
+def test_weights_order_no_rows_of_one_row_group(layout, weights):
+    sample = table("uniform", "strings").slice(0, 4096)
+    order = layouts.fit(sample, by(sample), layout=layout, files=1, weights=weights, total_rows=4096).arrange(
+        sample, 4096
+    )
+    assert layout == "linear" or np.array_equal(order, np.arange(4096))
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
 @pytest.mark.parametrize("rows", [0, 1, 99, 100, 1000])
 def test_the_order_inside_a_file_is_a_permutation(layout, rows):
     sample = table("uniform", "strings", "half null")

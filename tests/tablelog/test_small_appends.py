@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -144,3 +145,22 @@ def test_the_size_of_a_known_file_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     assert table.delete("id = 7 or id % 500 = 9").rows == 3
     now = set(table._index.recorded_paths(np.arange(len(table._index))).to_pylist())
     assert all(path.removeprefix("t/") in now for path in asked), "only new files are asked for"
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "reads"),
+    [({}, 4096, False), ({}, 4097, True), ({"row_group_rows": 500}, 600, True), ({"layout": "linear"}, 600, True)],
+)
+def test_an_append_reads_statistics_if_weights_arrange_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], rows: int, reads: bool
+) -> None:
+    given = pa.table({"a": np.arange(20_000) % 977, "b": np.arange(20_000) % 641})
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "INLINE_BYTES", 0)
+        zskip.write(given, tmp_path / "t", by=["a", "b"], files=4, **options)  # type: ignore[arg-type]
+    for part in (tmp_path / "t/_zskip/stats").iterdir():
+        part.unlink()
+    table = zskip.open(tmp_path / "t")
+    with pytest.raises(DamagedIndex) if reads else nullcontext():
+        assert table.append(given.slice(0, rows)).rows == rows
+    assert len([*(tmp_path / "t").glob("*.parquet")]) == (4 if reads else 5)

@@ -22,7 +22,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, nearest
 from zskip.language import Predicate
 from zskip.layouts.assignment import Assignment
-from zskip.layouts.cells import CellFiles, Cells, hilbert_cells, linear_cells, zorder_cells
+from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, hilbert_cells, linear_cells, zorder_cells
 from zskip.layouts.cuts import Bounds, plan_cuts
 from zskip.layouts.greedy_tree import tree_cells
 from zskip.layouts.reads import Boxes, LookUps, Reads, Sample
@@ -407,11 +407,20 @@ def fit(
 
 def fitted(task: Task, layout: str) -> Assignment:
     """Fit the layout of this name to a task."""
-    if layout == "auto":
+    if task.files == 1:
+        layout, reason = "tiles" if layout == "auto" else layout, "a single file has all rows under any layout"
+        cells, files = _one_file(task)
+    elif layout == "auto":
         layout, (cells, files), reason = _cheapest(task)
     else:
         (cells, files), reason = LAYOUTS[layout](task), "as asked for"
     return Assignment.of(layout, task.sample, tuple(task.look_ups.weights.tolist()), cells, files, reason)
+
+
+def _one_file(task: Task) -> tuple[Cells, CellFiles]:
+    nothing = np.empty(0, np.int32)
+    cells = Cells(ThresholdTree(nothing, nothing, nothing, nothing), np.zeros(task.sample.rows, np.int32))
+    return cells, CellFiles(np.zeros(1, np.int64), np.ones(1, np.int64), 1)
 
 
 def _cheapest(task: Task) -> tuple[str, tuple[Cells, CellFiles], str]:

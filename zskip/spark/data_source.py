@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -430,7 +430,7 @@ class _WriteJob:
         kept = append.kept_options(base, _TASK)
         given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
         schema = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
-        look_ups = None if self.overwrite else append.look_ups_of(Index(storage, base), kept)
+        look_ups = None if self.overwrite else partial(append.look_ups_of, Index(storage, base), kept)
         with Staged(storage.delete) as staged:
             written = write_files(given, storage, Schema(schema), append.sized_by_rows(base, kept), look_ups, staged)
             staged.handed_over()  # the driver commits the files of all tasks, or removes them

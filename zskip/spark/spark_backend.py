@@ -37,7 +37,7 @@ from zskip.tablelog.segments import new_ids
 from zskip.tablelog.sketches import named_sketches
 from zskip.tablelog.snapshot import SketchRecord
 from zskip.writer.backend import Backend
-from zskip.writer.look_ups import LookUps
+from zskip.writer.look_ups import ReadLookUps
 from zskip.writer.options import WriteOptions
 from zskip.writer.refresh_joins import attributes_of_file, paths_and_row_counts, with_attributes
 from zskip.writer.sketching import keys_of_file, segments_of
@@ -166,7 +166,7 @@ def _write(
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
-    look_ups: LookUps | None,
+    look_ups: ReadLookUps | None,
     staged: Staged,
 ) -> Written:
     """`write_files` on the cluster. The DataFrame is evaluated three times: to count, to sample and to write."""

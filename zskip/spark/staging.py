@@ -27,7 +27,7 @@ from zskip.spark.spark_types import spark_schema
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Staged, Storage
 from zskip.writer.encode import fitted_encoding, stored_bytes
-from zskip.writer.look_ups import LookUps
+from zskip.writer.look_ups import ReadLookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers
 from zskip.writer.row_sample import sample_size
@@ -305,7 +305,9 @@ def _sample(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: in
     return _in_utc(selected.toArrow()).cast(arrow)
 
 
-def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions, look_ups: LookUps | None) -> Routing:
+def fit(
+    rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions, look_ups: ReadLookUps | None
+) -> Routing:
     """Fit a routing to the sample. ``look_ups``: those of the table that the rows join"""
     by = [found.path for found in schema.orderable(options.by)]
     counts = dict(zip(sampled.keys, sampled.counts, strict=True))

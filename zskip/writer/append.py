@@ -131,8 +131,11 @@ def append(
     columns = appended(base.schema.arrow, source.schema)
     schema = base.schema if columns.equals(base.schema.arrow) else Schema(columns)
     _require_same_partition_types(base, schema)
-    look_ups = look_ups_of(Index(storage, base), kept)
-    since = base.version
+    newest = base
+
+    def look_ups() -> LookUps | None:
+        return look_ups_of(Index(storage, base), kept)
+
     with Staged(storage.delete) as staged:
         written = backend.write(source, storage, schema, sized_by_rows(base, kept), look_ups, staged)
         if not written.rows:
@@ -141,14 +144,14 @@ def append(
             try:
                 snapshot = commit(
                     storage,
-                    base,
+                    newest,
                     "append",
                     add=written.files,
-                    schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-                    layout=layout_record(written, kept) if base.layout is None and not attempt else None,
+                    schema=None if schema.arrow.equals(newest.schema.arrow) else schema,
+                    layout=layout_record(written, kept) if newest.layout is None and not attempt else None,
                     details={"rows": written.rows, "files": len(written.files)},
                     batch=batch,
-                    since=since,
+                    since=base.version,
                     staged=staged,
                     sketches=lambda before: with_segments(before, written.sketches),
                 )
@@ -159,12 +162,12 @@ def append(
                 if attempt == _ATTEMPTS - 1:
                     raise
             # Another writer extended the schema or changed the layout. The files can still be added if they fit.
-            base = _newest(storage, base)
-            schema = Schema(appended(base.schema.arrow, schema.arrow))
+            newest = _newest(storage, newest)
+            schema = Schema(appended(newest.schema.arrow, schema.arrow))
         if not staged.is_committed:  # another writer has committed this batch
             return snapshot, Appended(snapshot.version, 0, 0, 0)
     size = pc.sum(written.files.size).as_py()
-    known = set(base.schema.arrow.names)
+    known = set(newest.schema.arrow.names)
     new = tuple(name for name in snapshot.schema.arrow.names if name not in known)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), size, new)
 

@@ -18,7 +18,7 @@ from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
 from zskip.tablelog.index import Index
-from zskip.writer.look_ups import LookUps
+from zskip.writer.look_ups import ReadLookUps
 from zskip.writer.open_source import open_source, session_of
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
@@ -52,7 +52,7 @@ class Backend:
     rows_of_scan: Callable[[Scan, pa.Schema], Rows]
     count: Callable[[Scan], int]
     rows_of_files: Callable[[Index, np.ndarray], Rows]
-    write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None, Staged], Written]
+    write: Callable[[Any, Storage, Schema, WriteOptions, ReadLookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
     timezone: Callable[[], str]
 

@@ -9,6 +9,7 @@ files meanwhile, or added rows that match, it raises, and is to be repeated from
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +109,7 @@ def _rewritten(
         left = find_survivors(index, rest).narrowed(partly)
         rows = backend.rows_of_scan(left.scan, base.schema.arrow)
         sized = sized_by_rows(base, kept)
-        return partly, backend.write(rows, index.storage, base.schema, sized, look_ups_of(index, kept), staged)
+        return partly, backend.write(rows, index.storage, base.schema, sized, partial(look_ups_of, index, kept), staged)
     if (listed := _listed_keys(matching)) is not None:
         rows_of = FileRows(index, base.schema.arrow)
         keys = listed.in_files(rows_of, partly, kept.threads or available_cores())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,6 +87,10 @@ class LookUps:
                     )
             extents = (self.extents(lower, upper)[0] * self.total + rows) / (self.total + rows)
         return self.weights_within(extents)
+
+
+ReadLookUps = Callable[[], LookUps | None]
+"""Reads the look-ups of the table that new rows join; None if it has none. Only a write of many rows calls it."""
 
 
 def _codes(ranges: Ranges | None, files: int) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array | None]:

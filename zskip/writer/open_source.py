@@ -49,8 +49,6 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
         rows = _live_rows(paths[0], storage_options) if len(paths) == 1 and is_folder(os.fspath(paths[0])) else None
         return open_paths([os.fspath(path) for path in paths], storage_options) if rows is None else rows
-    if format_of_object(source) is not None and (rows := _live_rows(source, storage_options)) is not None:
-        return rows
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if _is_polars_lazy_frame(source):
@@ -61,6 +59,8 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         source = _of_values(source)
     if isinstance(source, pa.Table):
         return of_table(source)
+    if format_of_object(source) is not None and (rows := _live_rows(source, storage_options)) is not None:
+        return rows
     # A caller that has a dataset has imported pyarrow.dataset; importing it here would load pandas.
     datasets = sys.modules.get("pyarrow.dataset")
     if datasets is not None and isinstance(source, datasets.Dataset):

@@ -17,7 +17,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
 from zskip.storage import hive
-from zskip.writer.look_ups import LookUps
+from zskip.writer.look_ups import LookUps, ReadLookUps
 from zskip.writer.options import WriteOptions
 
 _LOG = logging.getLogger("zskip")
@@ -53,7 +53,10 @@ class Routing:
         """The file number of each row. The routing must contain every partition of the rows."""
         first = self.first_file
         if not self.partition_by:
-            return np.asarray(self.assignments[0].assign(_columns_read(self.assignments[0], rows)), np.int64)
+            (assignment,) = self.assignments
+            if assignment.files == 1:
+                return np.zeros(rows.num_rows, np.int64)
+            return np.asarray(assignment.assign(_columns_read(assignment, rows)), np.int64)
         keys, numbers = partition_numbers(rows, self.partition_by)
         partition_of_key = {key: number for number, key in enumerate(self.keys)}
         partitions = np.array([partition_of_key[key] for key in keys], np.int64)
@@ -91,11 +94,12 @@ def fitted(
     counts: Mapping[tuple[str, ...], int],
     files: int,
     options: WriteOptions,
-    look_ups: LookUps | None = None,
+    look_ups: ReadLookUps | None = None,
 ) -> Routing:
     """Fit a layout to each partition's part of a sample.
 
-    ``counts``: the rows of each partition · ``files``: of all · ``look_ups``: those of the table that the rows join
+    ``counts``: the rows of each partition · ``files``: of all · ``look_ups``: reads those of the table that the rows
+    join, if these are too many for one row group
     """
     keys, numbers = partition_numbers(sample, options.partition_by)
     number_of = {key: number for number, key in enumerate(keys)}
@@ -111,9 +115,10 @@ def fitted(
         )
     assignments: list[Assignment] = []
     shared: Assignment | None = None
+    joined: LookUps | None = None
     for key in sorted(counts):
         in_partition = max(1, round(files * counts[key] / max(total, 1)))
-        small = bool(options.partition_by) and in_partition == 1 and counts[key] <= _ONE_ROW_GROUP
+        small = in_partition == 1 and counts[key] <= _ONE_ROW_GROUP
         if small and shared is not None:
             assignments.append(shared)
             continue
@@ -121,8 +126,11 @@ def fitted(
         rows = sample
         if options.partition_by and not small:
             rows = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
-        if look_ups is not None and options.workload is None:
-            weights = weights_of(look_ups.weights_of(rows, counts[key]), by)
+        # The weights change nothing in a single row group, unless it is sorted by the columns that have some.
+        matter = not small or options.layout == "linear" or counts[key] > options.group_rows(counts[key])
+        if look_ups is not None and options.workload is None and matter:
+            joined = joined or look_ups()
+            weights = weights if joined is None else weights_of(joined.weights_of(rows, counts[key]), by)
         assignments.append(
             layouts.fit(
                 rows,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 
 import numpy as np
@@ -232,7 +232,7 @@ class _Upsert:
         """Write the files that change, and the new rows as files of their own."""
         written = [rewrite_files(self.index, self.files, self.replaced, self.kept, staged, self.schema)]
         if self.inserted.rows:
-            look_ups = look_ups_of(self.index, self.kept)
+            look_ups = partial(look_ups_of, self.index, self.kept)
             sized = sized_by_rows(self.base, self.kept)
             rows = of_streams(
                 storable_schema(self.schema.arrow),

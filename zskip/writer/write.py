@@ -48,7 +48,7 @@ from zskip.writer.encode import (
     stored_bytes,
     write_file,
 )
-from zskip.writer.look_ups import LookUps
+from zskip.writer.look_ups import ReadLookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.paths import in_place
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
@@ -110,7 +110,7 @@ def write_files(
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
-    look_ups: LookUps | None,
+    look_ups: ReadLookUps | None,
     staged: Staged,
     *,
     routing: Routing | None = None,
@@ -144,7 +144,7 @@ def rewrite_files(
 
 @contextmanager
 def _begun(
-    storage: Storage, schema: Schema, options: WriteOptions, look_ups: LookUps | None, staged: Staged
+    storage: Storage, schema: Schema, options: WriteOptions, look_ups: ReadLookUps | None, staged: Staged
 ) -> Iterator[_Write]:
     """A write, whose threads end with it, after an error too."""
     with ExitStack() as cleanup:
@@ -217,7 +217,7 @@ class _Write:
     pool: ThreadPoolExecutor
     cores: int
     limit: int
-    look_ups: LookUps | None
+    look_ups: ReadLookUps | None
     sketches: SketchBuilder | None
     star: Star | None
     staged: Staged

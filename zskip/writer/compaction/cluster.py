@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def _sets(
 def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, runs: list[str]) -> _Made:
     """Rewrite some files in one commit of the table's format, and record it in the index."""
     snapshot, files = index.snapshot, chosen.files
-    look_ups = append.look_ups_of(index, options) if runs and chosen.weights is None else None
+    look_ups = partial(append.look_ups_of, index, options) if runs and chosen.weights is None else None
     fitting = options
     if chosen.weights is not None and options.workload is None:
         fitting = replace(options, weights=chosen.weights)
