@@ -132,6 +132,9 @@ def test_a_claimed_file_that_changed_is_not_guessed_at(table: zskip.Table, monke
         patched.setattr(append, "append", stop)
         with pytest.raises(KeyboardInterrupt):
             table.adopt()
+    os.utime(folder / "late.parquet", ns=(0, 0))  # as of another file of its size
+    with pytest.raises(CommitConflict, match=r"1 of the files .* remove .*adopt/00000001\.json"):
+        table.adopt()
     (folder / "late.parquet").unlink()
     with pytest.raises(CommitConflict, match=r"1 of the files .* remove .*adopt/00000001\.json"):
         table.adopt()

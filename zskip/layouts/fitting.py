@@ -55,7 +55,7 @@ class Task:
     """The sample, the queries whose reading is to be minimised, and the number and size of files.
 
     ``queries``: None without a workload · ``widths``: the bytes that queries read of each row · ``files``: the greatest
-    number of files · ``bounds``: the sampled rows of a file.
+    number of files · ``total_rows``: that the sample represents.
     """
 
     sample: Sample
@@ -63,7 +63,12 @@ class Task:
     queries: Queries | None
     widths: Widths
     files: int
-    bounds: Bounds
+    total_rows: int
+
+    @property
+    def bounds(self) -> Bounds:
+        """The sampled rows of a file."""
+        return Bounds.of(max(self.sample.rows, 1), max(self.total_rows, 1), self.files)
 
     @property
     def reads(self) -> Reads:
@@ -118,11 +123,10 @@ def task_of(
     codes = Sample.of(sample, [*columns, *workload_only])
     look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(workload_only))]))
     files = max(1, min(files, codes.rows, total_rows))
-    bounds = Bounds.of(max(codes.rows, 1), max(total_rows, 1), files)
     widths = Widths(sample, tuple(each.query.columns for each in bound))
     predicates = [each.predicate for each in bound]
     queries = Queries.of(codes, predicates, look_ups, widths.weights) if predicates else None
-    return Task(codes, look_ups, queries, widths, files, bounds)
+    return Task(codes, look_ups, queries, widths, files, total_rows)
 
 
 def random_subset(queries: Sequence[Any], most: int) -> list[Any]:

@@ -20,7 +20,7 @@ from zskip.parquet import footers
 from zskip.plan import find_survivors
 from zskip.storage import Storage, hive
 from zskip.storage.storage import Listing
-from zskip.tablelog.freshness import Changes, copies_of_replaced, dropped_files
+from zskip.tablelog.freshness import Changes, copies_of_replaced, dropped_files, unchanged
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
@@ -108,13 +108,9 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
 
 def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> Listing:
     """The claimed files that are there as they were."""
-    now = storage.size_and_modified([path for path, *_ in claimed])
-    then = {path: (size, modified) for path, size, modified in claimed}
-    same = [
-        then[path] == (size, modified)
-        for path, size, modified in zip(*(each.to_pylist() for each in (now.path, now.size, now.modified)), strict=True)
-    ]
-    return now.take(np.array(same, bool))
+    then = Listing.of((*entry, None) for entry in claimed)
+    now = storage.size_and_modified(then.path.to_pylist()).at(then.path)
+    return now.take(unchanged(storage, then, now, by="time"))
 
 
 def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:

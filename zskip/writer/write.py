@@ -153,12 +153,14 @@ def _begun(
         pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = memory_limit_of(options)
-        names = named_sketches(options.sketches, schema)
+        builder = None
+        if options.sketches:
+            names = named_sketches(options.sketches, schema)
+            builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make)
         star = None if options.star is None else options.star(storage)
         if star is not None:
             star.require_distinct_names(schema)
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
-        builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
         yield _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star, staged)
 
 
