@@ -181,7 +181,7 @@ class _Attempt:
             uniform=change.managed,
             dimensions=change.dimensions or (),
         )
-        if not self._create(candidate, None):
+        if not log.create(storage, candidate, None, self.staged):
             raise _made_meanwhile(storage)
         return candidate
 
@@ -197,9 +197,9 @@ class _Attempt:
             except DamagedIndex:  # of a part that this commit wrote, or read: has a vacuum removed it?
                 require_not_doomed(self.storage, log.load(self.storage), self.since, self._files(newest))
                 raise
-            if self._create(candidate, newest):
+            if log.create(self.storage, candidate, newest, self.staged):
                 return candidate
-            self.drafts.discard(keep=self._kept())
+            self.drafts.discard(keep={part.path for shard in self._added or () for part in shard.parts})
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
             newest = log.load(self.storage)
         raise CommitConflict(f"{self.storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
@@ -281,10 +281,6 @@ class _Attempt:
             self._added = write_shards(self.drafts, add, schema, since, first, partition_by)
         return self._added
 
-    def _kept(self) -> set[str]:
-        """The parts that the next attempt reuses."""
-        return {part.path for shard in self._added or () for part in shard.parts}
-
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
         kept, found = _without(self.drafts, snapshot, self.change.remove)
         if found < (wanted := len(set(self.change.remove))):
@@ -300,10 +296,6 @@ class _Attempt:
         before = () if self.change.replace_all else newest.sketches
         after = before if self.change.sketches is None else self.change.sketches(before)
         return [*added, *self.drafts.paths, *segment_paths(after) - segment_paths(before)]
-
-    def _create(self, candidate: Snapshot, before: Snapshot | None) -> bool:
-        """Create the log entry. Returns whether it exists and is this commit's."""
-        return log.create(self.storage, candidate, before, self.staged)
 
 
 class _AlreadyCommitted(Exception):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 
 _ROWS_AT_ONCE = 1 << 13
-LARGEST = 1_000_000
+_ROWS_PER_FILE, _LEAST, LARGEST = 400, 50_000, 1_000_000
 _LONGEST_TEXT = 256
 
 
@@ -42,9 +42,9 @@ def _shortened(values: pa.Array) -> pa.Array:
     return pc.utf8_slice_codeunits(values, 0, _LONGEST_TEXT)
 
 
-def sample_size(files: int, rows_per_file: int = 400, least: int = 50_000) -> int:
+def sample_size(files: int) -> int:
     """The number of rows to sample for a layout of ``files``."""
-    return min(max(files * rows_per_file, least), LARGEST)
+    return min(max(files * _ROWS_PER_FILE, _LEAST), LARGEST)
 
 
 class RowSample:
