@@ -185,7 +185,10 @@ class Assignment:
         of Python or Arrow: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError` or
         `ArrowException`.
         """
-        _require_format(tree, _FORMAT)
+        if tree.get("format") != _FORMAT:
+            raise UnsupportedFormat(
+                f"The layout has format {tree.get('format')!r}, and this zskip reads format {_FORMAT}. Update zskip."
+            )
         columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
         assignment = Assignment(
             tree["layout"],
@@ -304,14 +307,6 @@ def _encode(column: str, values: pa.Array) -> dict[str, Any]:
         return encode_typed(values)
     except UnicodeDecodeError as error:
         raise SchemaMismatch(f'The column "{column}" holds a text that is not UTF-8: {error}') from error
-
-
-def _require_format(tree: Mapping[str, Any], known: int) -> None:
-    """Raise `UnsupportedFormat` unless the JSON has the format ``known``: a newer zskip wrote it."""
-    if tree.get("format") != known:
-        raise UnsupportedFormat(
-            f"The layout has format {tree.get('format')!r}, and this zskip reads format {known}. Update zskip."
-        )
 
 
 # From codes to cells, for many rows at once: a table look-up replaces the top of the tree, a descent does the rest.
