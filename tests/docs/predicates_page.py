@@ -25,7 +25,7 @@ LANGUAGE: dict[str, str] = {
         "as `a < 1 OR a = 1 AND b < 2`; engines differ on NULL, so a file with NULL never matches as a whole"
     ),
     "`isnan(x)`": "exact, if NaN is counted",
-    **dict(entry.docs for entry in types.entries() if entry.docs is not None),
+    **dict(entry.docs for entry in types.ENTRIES if entry.docs is not None),
     "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
 }
 """The language elements that are proved, and how."""

@@ -130,14 +130,6 @@ TIME_TZ = pa.opaque(pa.time64("us"), "time_tz", "Parquet")
 UNIT_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def known_types() -> tuple[Type, ...]:
-    """Every entry."""
-    return (
-        *(_BOOLEAN, _INTEGER, _FLOAT, _DECIMAL, _STRING, _BINARY, _UUID),
-        *(_DATE, _TIME, _TIME_TZ, _TIMESTAMP, _DURATION, _INTERVAL, _NULL),
-    )
-
-
 def _bits(type: pa.DataType) -> tuple[int, int]:
     """The least and the greatest integer of a signed type's width."""
     return -(2 ** (type.bit_width - 1)), 2 ** (type.bit_width - 1) - 1
@@ -345,35 +337,24 @@ _NULL = Type(name="null", arrow=(pa.null(),), duckdb=lambda type: '"NULL"', spar
 # Look-up, and properties of types that are needed often.
 
 _OTHER = Type(name="other", arrow=())
-_ENTRIES: list[Type] = []
-_BY_ID: dict[int, tuple[Type, ...]] = {}
-_FORMS_BY_ID: dict[int, tuple[Type, ...]] = {}
+ENTRIES = (
+    *(_BOOLEAN, _INTEGER, _FLOAT, _DECIMAL, _STRING, _BINARY, _UUID),
+    *(_DATE, _TIME, _TIME_TZ, _TIMESTAMP, _DURATION, _INTERVAL, _NULL),
+)
+"""Every entry."""
 
 
-def entries() -> tuple[Type, ...]:
-    """All entries, in the order of their registration."""
-    return tuple(_ENTRIES)
+def _by_id(examples: Callable[[Type], Sequence[pa.DataType]]) -> dict[int, list[Type]]:
+    """The entries with examples of each Arrow id; first those that are ``exact``, as the others cover all its types."""
+    found: dict[int, list[Type]] = {}
+    for entry in sorted(ENTRIES, key=lambda entry: not entry.exact):
+        for number in dict.fromkeys(example.id for example in examples(entry)):
+            found.setdefault(number, []).append(entry)
+    return found
 
 
-def register_type(entry: Type) -> None:
-    """Registers a type. An ``exact`` entry takes precedence over one for all types of the same Arrow id."""
-    _ENTRIES.append(entry)
-    _index()
-
-
-def unregister_type(entry: Type) -> None:
-    """Removes a type. Raises `ValueError` for one that is not registered."""
-    _ENTRIES.remove(entry)
-    _index()
-
-
-def _index() -> None:
-    _BY_ID.clear()
-    _FORMS_BY_ID.clear()
-    for entry in sorted(_ENTRIES, key=lambda entry: not entry.exact):
-        for table, examples in ((_BY_ID, entry.arrow), (_FORMS_BY_ID, entry.forms)):
-            for number in dict.fromkeys(example.id for example in examples):
-                table[number] = (*table.get(number, ()), entry)
+_BY_ID = _by_id(lambda entry: entry.arrow)
+_FORMS_BY_ID = _by_id(lambda entry: entry.forms)
 
 
 def of(type: pa.DataType) -> Type:
@@ -393,10 +374,6 @@ def _of_form(type: pa.DataType) -> Type:
         if not entry.exact or type in entry.forms:
             return entry
     return of(type)
-
-
-for _entry in known_types():
-    register_type(_entry)
 
 
 def value_type(arrow: pa.DataType) -> pa.DataType:

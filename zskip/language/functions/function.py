@@ -92,5 +92,5 @@ def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
         return pa.decimal128(precision, scale) if 0 < precision <= 38 and 0 <= scale <= precision else None
     if kind in (_T.VARCHAR, _T.TEXT) and node.expressions and dialect.name != "duckdb":
         return None
-    tables = (entry.parsed for entry in t.entries() if dialect.name in entry.dialects)
+    tables = (entry.parsed for entry in t.ENTRIES if dialect.name in entry.dialects)
     return next((table[kind.value] for table in tables if kind.value in table), None)
