@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -134,7 +133,8 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
         return _exact_number(exact, type)
     if t.is_floating(type) and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text):
         number = float(text)
-        return pa.scalar(_as_float32(number) if dialect == "duckdb" and type.bit_width == 32 else number, pa.float64())
+        as_float = dialect == "duckdb" and type.bit_width == 32
+        return pa.scalar(float(_nearest(number, type)) if as_float else number, pa.float64())
     if t.is_boolean(type) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
     if t.is_date(type):
@@ -288,42 +288,20 @@ def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
         return Fit(pa.scalar(number, type), True)
     if type.bit_width == 32 and dialect == "duckdb" and not t.is_floating(source):
         # DuckDB compares FLOAT with an exact number as FLOAT.
-        number = _as_float32(number)
+        number = float(_nearest(number, type))
     if math.isnan(number):
         return Fit(pa.scalar(number, type), True)
-    nearest = _as_float32(number) if type.bit_width == 32 else _as_float16(number)
-    floor = _next_below(nearest, type) if nearest > number else nearest
-    return Fit(pa.scalar(floor, type), floor == number)
+    floor = _nearest(number, type)
+    if float(floor) > number:
+        with np.errstate(over="ignore"):  # below the least number is infinity
+            floor = np.nextafter(floor, floor.dtype.type(-np.inf))
+    return Fit(pa.scalar(floor, type), float(floor) == number)
 
 
-def _as_float32(number: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", number))[0])
-    except OverflowError:
-        return math.copysign(math.inf, number)
-
-
-def _as_float16(number: float) -> float:
-    try:
-        return float(struct.unpack("<e", struct.pack("<e", number))[0])
-    except OverflowError:
-        return math.copysign(math.inf, number)
-
-
-def _next_below(number: float, type: pa.DataType) -> float:
-    """The next smaller value of a 16- or 32-bit float type."""
-    code, bits, infinity = ("e", "H", 0x7C00) if type.bit_width == 16 else ("f", "I", 0x7F800000)
-    pattern = struct.unpack(f"<{bits}", struct.pack(f"<{code}", number))[0]
-    sign = 1 << (type.bit_width - 1)
-    if number == math.inf:
-        pattern = infinity - 1
-    elif pattern & sign:
-        pattern += 1
-    elif pattern == 0:
-        pattern = sign | 1
-    else:
-        pattern -= 1
-    return float(struct.unpack(f"<{code}", struct.pack(f"<{bits}", pattern))[0])
+def _nearest(number: float, type: pa.DataType) -> Any:
+    """The value of a float type that is nearest to a number, as numpy's; infinite beyond the type's range."""
+    with np.errstate(over="ignore"):
+        return type.to_pandas_dtype()(number)
 
 
 def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
