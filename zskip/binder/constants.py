@@ -32,12 +32,7 @@ def number_value(text: str, negative: bool = False) -> pa.Scalar:
     if len(text) > _MAX_DIGITS:
         raise Refused(f"the number {text[:50]}… has more digits than an exact type")
     if re.fullmatch(r"-?\d+", text):
-        value = int(text)
-        if -(2**63) <= value < 2**63:
-            return pa.scalar(value, pa.int64())
-        if abs(value) < 10**38:
-            return pa.scalar(Decimal(value), pa.decimal128(38, 0))
-        raise Refused(f"the number {text[:50]} has more digits than an exact type")
+        return constant(int(text))
     if re.fullmatch(r"-?(\d+\.\d*|\.\d+)", text):
         digits = text.lstrip("-").partition(".")
         scale = len(digits[2])
