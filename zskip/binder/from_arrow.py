@@ -32,7 +32,6 @@ _EXPRESSION_OF_REFERENCE = 1
 _LITERAL, _SELECTION, _CALL, _IF_THEN, _IN_LIST = 1, 2, 3, 6, 8
 _ANCHOR, _OPTIONS, _ARGUMENTS = 1, 5, 4
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 _EPOCH = datetime(1970, 1, 1)
 _EXACT_IN_DOUBLES = 1 << 53
@@ -165,7 +164,7 @@ class _Converter:
 
     def comparison(self, operator: str, left: Message, right: Message) -> Node:
         if _LITERAL in left:
-            left, right, operator = right, left, _MIRRORED[operator]
+            left, right, operator = right, left, tree.MIRRORED[operator]
         column = self.column(left)
         if _SELECTION in right:
             other = self.column(right)
@@ -251,7 +250,7 @@ def number_filter(schema: Schema, name: str, operator: str, value: Any) -> Node 
     ``operator``: as in SQL. The result is that of the exact values, so it is None where Arrow's casts round.
     """
     column = schema.columns.get(join_path([name]))
-    if column is None or isinstance(value, bool) or operator not in _MIRRORED:
+    if column is None or isinstance(value, bool) or operator not in tree.MIRRORED:
         return None
     whole = isinstance(value, int) and (t.is_integer(column.type) or t.is_decimal128(column.type))
     exact = isinstance(value, float) and abs(value) < _EXACT_IN_DOUBLES

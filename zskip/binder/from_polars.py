@@ -20,7 +20,6 @@ from zskip.language import tree
 from zskip.language.tree import Node, Reference
 
 _COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
-_MIRRORED = {"Eq": "Eq", "NotEq": "NotEq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _LOGIC = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
 _BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 _TEXT_TESTS = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
@@ -67,7 +66,7 @@ def _condition(node: Any, schema: Schema) -> Node:
             combine = tree.and_ if _LOGIC[operator] == "AND" else tree.or_
             return combine([_condition(left, schema), _condition(right, schema)])
         if operator in _COMPARISONS:
-            return _comparison(operator, left, right, schema)
+            return _comparison(_COMPARISONS[operator], left, right, schema)
     if kind == "Function":
         return _call(body["input"], body["function"], schema)
     if kind == "Literal" and isinstance(body.get("Scalar", {}).get("Boolean"), bool):
@@ -80,16 +79,16 @@ def _condition(node: Any, schema: Schema) -> Node:
 
 def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> Node:
     if _tagged(left)[0] == "Literal":
-        left, right, operator = right, left, _MIRRORED[operator]
+        left, right, operator = right, left, tree.MIRRORED[operator]
     column, type = _column(left, schema)
-    if t.is_dictionary(type) and operator not in ("Eq", "NotEq"):
+    if t.is_dictionary(type) and operator not in ("=", "<>"):
         raise _Unsupported  # A categorical may be ordered by its categories.
     if _tagged(right)[0] == "Literal":
-        return compared(schema, _COMPARISONS[operator], column, _constant(right, type))
+        return compared(schema, operator, column, _constant(right, type))
     other, other_type = _column(right, schema)
     if other_type != type or other.type != column.type:
         raise _Unsupported
-    return tree.compare(_COMPARISONS[operator], column, other)
+    return tree.compare(operator, column, other)
 
 
 def _call(arguments: list[Any], function: Any, schema: Schema) -> Node:

@@ -14,6 +14,7 @@ from zskip.core.schema import identifier, split_path
 from zskip.errors import UnknownParameter
 from zskip.language.literals import constant, is_list, plain_value
 from zskip.language.tree import (
+    MIRRORED,
     And,
     Choose,
     Compare,
@@ -29,8 +30,6 @@ from zskip.language.tree import (
     Reference,
     Scalar,
 )
-
-_MIRRORED = {"<": ">", "<=": ">="}
 
 
 class _NotExact(Exception):
@@ -55,8 +54,8 @@ def render(node: Node, dialect: str, *, own: bool = False) -> str | None:
 
 def _node(node: Node, dialect: str, own: bool) -> str:
     match node:
-        case Compare(op, Literal() as left, right) if op in _MIRRORED:
-            return f"{_scalar(right, dialect)} {_MIRRORED[op]} {_scalar(left, dialect)}"
+        case Compare("<" | "<=" as op, Literal() as left, right):
+            return f"{_scalar(right, dialect)} {MIRRORED[op]} {_scalar(left, dialect)}"
         case Compare(op, left, right):
             return f"{_scalar(left, dialect)} {op} {_scalar(right, dialect)}"
         case In(term, values, or_null):

@@ -205,6 +205,10 @@ class Computable:
 Node = Compare | In | IsNull | Contains | And | Or | Not | Is | Choose | Opaque | Computable
 
 
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""For each comparison of ``x`` with ``y``, that of ``y`` with ``x``."""
+
+
 def compare(op: str, left: Scalar, right: Scalar) -> Node:
     """A comparison by ``= <> < <= > >=`` between scalars of one type; NULL if a side is the literal NULL."""
     for side in (left, right):

@@ -144,13 +144,10 @@ def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scal
     return Call("timestamp", (scalar,), target, (None,))
 
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
 def bind_comparison(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
     """``left op right``. Raises `Refused` if the dialect's rule is not known, `IncomparableTypes` if it has none."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
-        return bind_comparison(binding, _MIRRORED[op], right, left, whole)
+        return bind_comparison(binding, tree.MIRRORED[op], right, left, whole)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Call) and side.function == "negate" and t.is_floating(side.type) and _may_be_nan(other):
             raise Refused("NaN compared with a negated number: DuckDB moves the sign to NaN, which has none")
