@@ -64,7 +64,7 @@ def _distribute(build: Callable[..., Node], values: tuple[Value, ...]) -> Node:
                 _distribute(build, (*values[:index], each, *values[index + 1 :]))
                 for each in (value.then, value.otherwise)
             )
-            return tree.choose(value.condition, then, otherwise)
+            return tree.Choose(value.condition, then, otherwise)
     return build(*values)
 
 

@@ -208,7 +208,7 @@ class _Converter:
         test, then, otherwise = (
             self.condition(_message(part)) for part in (_field(clauses[0], 1), _field(clauses[0], 2), _field(node, 2))
         )
-        return tree.choose(test, then, tree.choose(tree.not_(test), otherwise, tree.unknown()))
+        return tree.Choose(test, then, tree.Choose(tree.not_(test), otherwise, tree.unknown()))
 
     def column(self, node: Message) -> Reference:
         """The column that a selection names."""

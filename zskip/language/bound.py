@@ -173,5 +173,5 @@ def complement(predicate: Predicate) -> Predicate:
     if own is not None:
         own = Template(("(", *own.pieces, ") IS NOT TRUE"), own.dialect)
     written = None if predicate.written is None else f"({predicate.written}) IS NOT TRUE"
-    node = tree.not_(tree.is_(predicate.tree, True))
+    node = tree.not_(tree.Is(predicate.tree, True))
     return Predicate(written, own, node, predicate.schema, predicate.dialect)

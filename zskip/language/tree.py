@@ -276,16 +276,6 @@ def or_(parts: Sequence[Node]) -> Node:
     return flat[0] if len(flat) == 1 else Or(flat)
 
 
-def is_(part: Node, outcome: bool | None) -> Node:
-    """``part IS TRUE``, ``IS FALSE`` or ``IS UNKNOWN`` (None)."""
-    return Is(part, outcome)
-
-
-def choose(condition: Node, then: Node, otherwise: Node) -> Node:
-    """CASE WHEN condition THEN then ELSE otherwise END."""
-    return Choose(condition, then, otherwise)
-
-
 def _flat(kind: type[And] | type[Or], parts: Sequence[Node]) -> Iterator[Node]:
     for part in parts:
         if isinstance(part, kind):

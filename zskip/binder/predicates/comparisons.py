@@ -172,7 +172,7 @@ def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Literal) and not side.value.is_valid:
             return tree.IsNull(other)
-    equal = tree.is_(bind_comparison(binding, "=", left, right, whole), True)
+    equal = tree.Is(bind_comparison(binding, "=", left, right, whole), True)
     if isinstance(left, Literal) or isinstance(right, Literal):
         return equal
     return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
@@ -291,7 +291,7 @@ def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: ex
     equal = tree.or_(legs) if len(rows) <= _MOST_ROWS else _many_rows(legs)
     # With a NULL in a row value, some engines return FALSE and others NULL.
     rest = Opaque("", (), Why("a row value compared with NULL"), implies=tree.or_([]))
-    return tree.choose(equal, tree.and_([]), rest)
+    return tree.Choose(equal, tree.and_([]), rest)
 
 
 def _many_rows(legs: list[Node]) -> Node:
@@ -339,7 +339,7 @@ def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]],
     nullable = [side for side in sides if not isinstance(side, Literal)]
     unproved = opaque(binding, whole, "the order of row values with NULL")
     with_null = replace(unproved, implies=ordered(part_or_null))
-    return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), with_null, ordered(part))
+    return tree.Choose(tree.or_([tree.IsNull(side) for side in nullable]), with_null, ordered(part))
 
 
 def row_of(node: exp.Expr) -> list[exp.Expr] | None:

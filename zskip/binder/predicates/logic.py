@@ -49,7 +49,7 @@ def is_(binding: Binding, node: exp.Expr) -> Node:
         except Refused as refusal:
             return _null_struct(binding, node) or _null_predicate(binding, node, refusal.why)
     if isinstance(tested, exp.Boolean):
-        return tree.is_(binding.predicate(node.this), bool(tested.this))
+        return tree.Is(binding.predicate(node.this), bool(tested.this))
     return opaque(binding, node, "IS with something other than NULL, TRUE or FALSE")
 
 
@@ -66,7 +66,7 @@ def _null_struct(binding: Binding, node: exp.Expr) -> Node | None:
 def _null_predicate(binding: Binding, node: exp.Expr, reason: Why) -> Node:
     """IS NULL of a predicate, such as ``(a > 5) IS NULL``."""
     if isinstance(without_parentheses(node.this), exp.Predicate | exp.Connector | exp.Not):
-        return tree.is_(binding.predicate(node.this), None)
+        return tree.Is(binding.predicate(node.this), None)
     return opaque(binding, node, reason)
 
 
@@ -84,7 +84,7 @@ def nan(binding: Binding, node: exp.Expr) -> Node:
     if not t.is_floating(term.type):
         raise Refused(f"isnan over {term.type}")
     is_nan = tree.in_(term, pa.array([math.nan], term.type))
-    return tree.is_(is_nan, True) if binding.dialect.name == "spark" else is_nan
+    return tree.Is(is_nan, True) if binding.dialect.name == "spark" else is_nan
 
 
 _MAX_BRANCHES = 180
@@ -98,12 +98,12 @@ def case(binding: Binding, node: exp.Expr) -> Node:
         parts = [binding.predicate(each) for each in (node.this, *node.expressions)]
         chosen = parts[-1]
         for part in reversed(parts[:-1]):
-            chosen = tree.choose(tree.is_(part, None), chosen, part)
+            chosen = tree.Choose(tree.Is(part, None), chosen, part)
         return chosen
     branches, default = _branches(binding, node)
     chosen = tree.unknown() if default is None else binding.predicate(default)
     for condition, result in reversed(branches):
-        chosen = tree.choose(condition, binding.predicate(result), chosen)
+        chosen = tree.Choose(condition, binding.predicate(result), chosen)
     return chosen
 
 
