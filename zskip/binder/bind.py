@@ -116,10 +116,10 @@ def bind(
         return cached
     parser, source = _parser(dialect), SourceText(sql)
     names = Names(schema, settings, source, case_sensitive)
-    tokens = with_values(source, _tokens(parser, source, names), dialect, params, now, settings.timezone)
+    tokens = with_values(source, _tokens(parser, names), dialect, params, now, settings.timezone)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty. TRUE matches all rows.", sql)
-    builder = _PredicateBuilder(source, tokens, parser, schema, settings, case_sensitive)
+    builder = _PredicateBuilder(names, tokens, parser)
     if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, sql)
     with syntax_error_if_too_deep(sql), without_parser_warnings():
@@ -147,12 +147,12 @@ def _zone(name: str) -> str:
     return name
 
 
-def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[Token]:
+def _tokens(parser: sqlglot.Dialect, names: Names) -> list[Token]:
     """The tokens of the source text, with a number for each long list of constants, whose values it adds to the source.
 
     Raises `SqlSyntaxError`, and `UnsupportedSql` if there are too many.
     """
-    sql = source.text
+    source, sql = names.source, names.source.text
     if len(sql) > MOST_CHARACTERS:
         raise _too_long(sql, f"{MOST_CHARACTERS:,} characters")
     tokens = _tokens_of(parser, source)
@@ -230,18 +230,10 @@ def _with_doubled_quotes(tokens: Sequence[Token], sql: str) -> list[Token]:
 class _PredicateBuilder:
     """Builds the predicate of one text from its skeleton. ``leaves``: the number of conditions that were bound."""
 
-    def __init__(
-        self,
-        source: SourceText,
-        tokens: list[Token],
-        parser: sqlglot.Dialect,
-        schema: Schema,
-        dialect: Dialect,
-        case_sensitive: bool,
-    ) -> None:
-        self.source, self.tokens, self.schema, self.dialect = source, tokens, schema, dialect
+    def __init__(self, names: Names, tokens: list[Token], parser: sqlglot.Dialect) -> None:
+        self.source, self.tokens, self.schema, self.dialect = names.source, tokens, names.schema, names.dialect
         self.parser = parser.parser()
-        self.binder = Binder(schema, dialect, source, case_sensitive)
+        self.binder = Binder(names)
         self.leaves = 0
 
     def predicate(self, part: Part) -> Predicate:
