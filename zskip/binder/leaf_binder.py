@@ -9,10 +9,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Value, name_as_written, opaque, require_condition, require_row_expression
+from zskip.binder.context import Binding, Value, name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.names import Names
-from zskip.binder.predicates import ARGUMENTS, logic, rule
-from zskip.binder.source_text import SourceText, without_parentheses
+from zskip.binder.predicates import like, logic, membership
+from zskip.binder.predicates.comparisons import comparison, distinct
+from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
 from zskip.errors import nearest
@@ -39,9 +40,8 @@ _MAX_NODES = 2_000
 class Binder:
     """Binds the leaves of one source text. The rules of ``predicates`` and ``functions`` call it for subexpressions."""
 
-    def __init__(self, schema: Schema, dialect: Dialect, source: SourceText, case_sensitive: bool) -> None:
-        self.schema, self.dialect, self.source = schema, dialect, source
-        self.names = Names(schema, dialect, source, case_sensitive)
+    def __init__(self, names: Names) -> None:
+        self.names, self.schema, self.dialect, self.source = names, names.schema, names.dialect, names.source
         self.checked: dict[int, exp.Expr] = {}
 
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
@@ -58,11 +58,11 @@ class Binder:
     def predicate(self, node: exp.Expr) -> Node:
         """Binds an expression as a predicate."""
         node = without_parentheses(node)
-        bound = rule(node)
+        bound = _rule(node)
         if bound is None:
             return self._truth(node)
         try:
-            require_only(node, *ARGUMENTS)
+            require_only(node, *_ARGUMENTS)
             found = bound(self, node)
         except Refused as refusal:
             return opaque(self, node, refusal.why)
@@ -113,11 +113,65 @@ class Binder:
     def _not_known(self, node: exp.Expr, what: str) -> Why:
         """The reason that zskip has no rule for a function or operator, with the name that may be meant."""
         name = name_as_written(self, node)
-        word = _WORDS.get(type(node)) if what == "predicate" and rule(without_parentheses(node.this)) else None
+        word = _WORDS.get(type(node)) if what == "predicate" and _rule(without_parentheses(node.this)) else None
         near = nearest(node.name, evaluated_by_duckdb(), listed=True) if isinstance(node, exp.Anonymous) else ""
         cause = Cause.MISSPELT if near else Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
         hint = f": SQL writes {word}" if word else f".{near}" if near else ""
         return Why(f"{name} is not a {what} that zskip knows{hint}", cause)
+
+
+Rule = Callable[[Binding, exp.Expr], Node]
+"""Binds a parsed predicate. One that raises `Refused` makes it opaque."""
+
+_RULES: dict[type[exp.Expr], Rule] = {
+    exp.EQ: comparison("="),
+    exp.NEQ: comparison("<>"),
+    exp.LT: comparison("<"),
+    exp.LTE: comparison("<="),
+    exp.GT: comparison(">"),
+    exp.GTE: comparison(">="),
+    exp.NullSafeEQ: distinct,
+    exp.NullSafeNEQ: distinct,
+    exp.And: logic.and_,
+    exp.Or: logic.or_,
+    exp.Not: logic.not_,
+    exp.Xor: logic.xor,
+    exp.Is: logic.is_,
+    exp.IsNan: logic.nan,
+    exp.Between: membership.between,
+    exp.In: membership.in_,
+    exp.Case: logic.case,
+    exp.If: logic.case,
+    exp.Coalesce: logic.case,
+    exp.Like: like.like,
+    exp.Escape: like.escaped,
+    exp.ILike: like.ilike,
+    exp.Glob: like.glob,
+    exp.StartsWith: like.starts,
+    exp.EndsWith: like.anywhere,
+    exp.Contains: like.anywhere,
+    exp.RegexpLike: like.regex,
+    exp.RegexpFullMatch: like.regex,
+    exp.SimilarTo: like.regex,
+}
+
+_NAMED: dict[str, Rule] = {
+    "prefix": like.prefix_call,
+    "suffix": like.suffix_call,
+    "isnull": logic.null_call,
+    "isnotnull": logic.null_call,
+}
+
+_ARGUMENTS = (
+    "this", "expression", "expressions", "low", "high", "symmetric", "negate", "ifs", "default", "true", "false",
+    "query", "unnest", "field",
+)  # fmt: skip
+"""The arguments that the rules read; an expression with others, such as flags of a regular expression, is refused."""
+
+
+def _rule(node: exp.Expr) -> Rule | None:
+    """The rule that binds an expression as a predicate; None if there is none."""
+    return _NAMED.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _RULES.get(type(node))
 
 
 _MAX_CHARACTERS, _MAX_COLUMNS = 4096, 8
