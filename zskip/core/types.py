@@ -426,6 +426,19 @@ def may_hold_nan(arrow: pa.DataType) -> bool:
     return of(logical_type(arrow)).form == "float"
 
 
+def limits(type: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer, date or time type, or unscaled value of a decimal one, in its own
+    units. Raises `TypeError` for another type.
+
+    >>> limits(pa.uint8()), limits(pa.decimal128(3, 2))
+    ((0, 255), (-999, 999))
+    """
+    found = of(type).limits
+    if found is None:
+        raise TypeError(f"values of {type} have no integer keys")
+    return found(type)
+
+
 def ticks(type: pa.DataType) -> pa.DataType | None:
     """The integer type that stores the values of a date or time type in their unit; None for any other type."""
     if of(type).tick(type) is None:

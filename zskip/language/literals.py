@@ -166,7 +166,7 @@ def string_value(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None
 
 def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
     if t.is_integer(type):
-        low, high = integer_limits(type)
+        low, high = t.limits(type)
         if not low <= number <= high:
             raise Refused(f"{number} does not fit {type}: the engine raises")
     exponent = Decimal(number).as_tuple().exponent
@@ -178,16 +178,6 @@ def _integer(number: int) -> pa.Scalar:
     if -(2**63) <= number < 2**63:
         return pa.scalar(number, pa.int64())
     return pa.scalar(Decimal(number), pa.decimal256(76, 0))
-
-
-def integer_limits(type: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type.
-
-    >>> integer_limits(pa.uint8())
-    (0, 255)
-    """
-    bits = type.bit_width
-    return (0, 2**bits - 1) if t.is_unsigned_integer(type) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
@@ -311,14 +301,14 @@ def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     if not t.is_numeric(source):
         raise Refused(f"a constant of type {source} compared with {type}")
     if t.is_integer(source) and t.is_integer(type):
-        whole, (least, greatest) = constant.as_py(), integer_limits(type)
+        whole, (least, greatest) = constant.as_py(), t.limits(type)
         if least <= whole <= greatest:
             return Fit(pa.scalar(whole, type), True)
     scale = type.scale if t.is_decimal(type) else 0
     both = t.is_decimal(type) and t.is_decimal128(source)
     if both and _digits_together(type, source) > 38:
         raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
-    low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
+    low, high = t.limits(type)
     if t.is_floating(source):
         value = constant.as_py()
         if math.isnan(value) or value == math.inf:
@@ -388,7 +378,7 @@ def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
             moment = round((_to_utc(naive, None, zone) - naive) / timedelta(microseconds=1)) * 1000 + moment
     unit = _DAY_NANOSECONDS if t.is_date(type) else UNIT_NANOSECONDS[type.unit]
     floor, rest = divmod(moment, unit)
-    low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())
+    low, high = t.limits(type)
     if type == pa.date64():
         floor *= 86_400_000
     if not low <= floor <= high:

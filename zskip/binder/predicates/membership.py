@@ -23,7 +23,7 @@ from zskip.binder.predicates.comparisons import (
 from zskip.binder.source_text import text_range
 from zskip.core import types as t
 from zskip.language import tree
-from zskip.language.literals import Refused, constant, integer_limits, unified
+from zskip.language.literals import Refused, constant, unified
 from zskip.language.tree import Cause, Literal, Node, Reference, Scalar
 
 _MAX_TERMS = 1_000
@@ -116,7 +116,7 @@ def among(term: Scalar, values: pa.Array) -> Node:
     """``term IN values`` of its type, or for an integer term int64 values; those that it cannot have are dropped."""
     if term.type == values.type:
         return tree.in_(term, values)
-    low, high = integer_limits(term.type)
+    low, high = t.limits(term.type)
     inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
     return tree.in_(term, values.filter(inside).cast(term.type))
 

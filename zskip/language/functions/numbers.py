@@ -15,7 +15,7 @@ from zskip.language.functions.dates import shift_by_interval, zone_of
 from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, sql_type, whole_number
 from zskip.language.intervals import interval_arithmetic, periods
 from zskip.language.intervals.interval_arithmetic import rounded, sums_and_products
-from zskip.language.literals import Refused, has_fixed_offset, integer_limits
+from zskip.language.literals import Refused, has_fixed_offset
 from zskip.language.tree import Call, Cause, Literal, Scalar
 
 
@@ -83,7 +83,7 @@ def _constant_folded(function: str, left: Scalar, right: Scalar, engine_type: pa
         return None
     a, b = left.value.as_py(), right.value.as_py()
     result = a + b if function == "add" else a - b if function == "subtract" else a * b
-    low, high = integer_limits(engine_type)
+    low, high = t.limits(engine_type)
     return Literal(pa.scalar(result, pa.int64())) if low <= result <= high else None
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.language.bound import Dialect
-from zskip.language.literals import Refused, integer_limits
+from zskip.language.literals import Refused
 from zskip.language.tree import Call, Literal, Scalar
 
 
@@ -92,7 +92,7 @@ def result_type(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
         untyped = isinstance(scalar, Literal) and scalar.type == pa.int64() and not isinstance(other, Literal)
         if untyped and dialect.name == "duckdb":
             # DuckDB gives a constant the type of the other operand if it fits.
-            low, high = integer_limits(integer_type(other, dialect))
+            low, high = t.limits(integer_type(other, dialect))
             if isinstance(scalar, Literal) and low <= scalar.value.as_py() <= high:
                 continue
         sizes.append(type.bit_width)

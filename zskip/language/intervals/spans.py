@@ -130,10 +130,7 @@ def key_family(type: pa.DataType) -> t.Form | None:
 
 def key_limits(type: pa.DataType) -> tuple[int, int]:
     """The least and the greatest key of a type of the family "integer". Raises `TypeError` for another type."""
-    limits = t.of(type).limits
-    if limits is None:
-        raise TypeError(f"values of {type} have no integer keys")
-    return (_INT64.min, _INT64.max) if type == pa.uint64() else limits(type)
+    return (_INT64.min, _INT64.max) if type == pa.uint64() else t.limits(type)
 
 
 def keys(values: pa.Array) -> Keys:
