@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import sqlglot
 from cachetools import LRUCache
@@ -40,7 +39,7 @@ from zskip.binder.tokens import (
     syntax_error_if_too_deep,
     without_parser_warnings,
 )
-from zskip.core.option_checks import is_encodable, require_parameters
+from zskip.core.option_checks import is_encodable, is_zone, require_parameters
 from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.language import tree
@@ -107,7 +106,9 @@ def bind(
     if not is_encodable(sql):
         raise SqlSyntaxError("The predicate contains half of a surrogate pair, not a character.", ascii(sql)[1:-1])
     require_parameters(params)
-    settings = Dialect(dialect, _zone(timezone), ansi)
+    if not is_zone(timezone):
+        raise InvalidOption(f"There is no time zone {timezone!r}.")
+    settings = Dialect(dialect, timezone, ansi)
     reads_values = params is not None or reads_clock(sql, dialect)
     key = None if reads_values or len(sql) > MOST_CACHED else (sql, settings, id(schema), case_sensitive)
     with _lock:
@@ -137,14 +138,6 @@ def _parser(dialect: str) -> sqlglot.Dialect:
         return sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
-
-
-def _zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError, TypeError) as error:
-        raise InvalidOption(f"There is no time zone {name!r}.") from error
-    return name
 
 
 def _tokens(parser: sqlglot.Dialect, names: Names) -> list[Token]:

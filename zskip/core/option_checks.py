@@ -110,13 +110,20 @@ def _names(name: str, value: object) -> None:
 require_flag = _kind(bool, "True or False")
 
 
-def _zone(name: str, value: Any) -> None:
-    try:
-        from zoneinfo import ZoneInfo  # a twentieth of a process's first look-up, which names no zone
+def is_zone(name: Any) -> bool:
+    """Whether Python knows a time zone of this name. It lacks "AET" and a few other legacy names."""
+    from zoneinfo import ZoneInfo  # a twentieth of a process's first look-up, which names no zone
 
-        ZoneInfo(value)
+    try:
+        ZoneInfo(name)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
-        raise refuse(name, "the IANA name of a time zone", value) from None
+        return False
+    return True
+
+
+def _zone(name: str, value: object) -> None:
+    if not is_zone(value):
+        raise refuse(name, "the IANA name of a time zone", value)
 
 
 def _store_options(name: str, value: object) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -122,12 +121,3 @@ def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
     # The bytes may be no valid string, and SQL would cast a string beside a BLOB instead of comparing its bytes.
     of_bytes = _BYTES.search(condition) is None or all(map(t.is_bytes, types))
     return predicate if of_bytes else None
-
-
-def known_zone(name: str) -> str | None:
-    """The name of a time zone if Python knows it; None for "AET" and a few other legacy names."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return None
-    return name

@@ -20,6 +20,7 @@ import pyarrow as pa
 from cachetools import LRUCache, cached
 
 from zskip.core import types as t
+from zskip.core.option_checks import is_zone
 from zskip.core.schema import Schema
 from zskip.engines.duckdb.native_scan import literal
 from zskip.engines.duckdb.relation import READ_BY_FUNCTIONS, schema_read
@@ -55,11 +56,13 @@ def _beginning(con: duckdb.DuckDBPyConnection) -> duckdb.Statement:
 
 def session_of(con: duckdb.DuckDBPyConnection) -> Session:
     """The time zone of a connection, and whether functions mean in it what proofs assume."""
-    from zskip.statements.conditions import Session, known_zone  # only a statement that is pruned binds conditions
+    from zskip.statements.conditions import Session  # only a statement that is pruned binds conditions
 
     settings = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in ("TimeZone", *READ_BY_FUNCTIONS))
     ((timezone, *others),) = con.sql(f"SELECT {settings}").fetchall()
-    return Session(known_zone(timezone), [one.lower() for one in others] == list(READ_BY_FUNCTIONS.values()))
+    return Session(
+        timezone if is_zone(timezone) else None, [one.lower() for one in others] == list(READ_BY_FUNCTIONS.values())
+    )
 
 
 def schema_of(index: Index, con: duckdb.DuckDBPyConnection) -> Schema:
