@@ -73,7 +73,7 @@ def sides(folder: Path) -> Iterator[Sides]:
     without_nan = pc.if_else(pc.is_nan(rows["x"]), None, rows["x"])
     pq.write_table(rows.set_column(rows.schema.get_field_index("x"), "x", without_nan), folder / "t3" / "0.parquet")
     zskip.index(folder / "t3")
-    eager = patch.multiple(joins, _QUERY_SECONDS=-1000.0, _FILE_SECONDS=10.0)
+    eager = patch.multiple(joins, _QUERY_SECONDS=-1000.0, FILE_SECONDS=10.0)
     explained = patch.object(pruning_rule, "MOST_RANGES", -1)
     with eager, explained, duckdb.connect() as own, duckdb.connect() as plain:
         for con in (own, plain):

@@ -130,7 +130,7 @@ def test_files_are_queried_only_where_the_bounds_promise_a_gain(
 def test_files_that_begin_best_are_asked_for_their_first_rows(
     many: Path, statement: str, files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_rows, "_FILE_SECONDS", 1)  # a slow machine may take its time
+    monkeypatch.setattr(first_rows, "FILE_SECONDS", 1)  # a slow machine may take its time
     con = duckdb.connect()
     ours, plain = (
         statement.replace("{T}", f"'{many}/t' t"),

@@ -65,7 +65,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are asked for whatever they cost, and however long that takes."""
     monkeypatch.setattr(joins, "_QUERY_SECONDS", -1000.0)
-    monkeypatch.setattr(joins, "_FILE_SECONDS", 10.0)
+    monkeypatch.setattr(joins, "FILE_SECONDS", 10.0)
     monkeypatch.setattr(pruned_tables, "_KNOWN", {})
 
 
@@ -174,7 +174,7 @@ def test_keys_are_asked_for_only_where_that_pays(
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     assert not asked
     # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
-    monkeypatch.setattr(joins, "_FILE_SECONDS", 1.0)
+    monkeypatch.setattr(joins, "FILE_SECONDS", 1.0)
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
     assert asked == ["key"]

@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 from zskip.core import types as t
 from zskip.core.schema import join_path
 from zskip.plan import Survivors
-from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
+from zskip.statements.plan_tree import GROUPS, Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import FileStatistics
 
 _AGGREGATE = re.compile(r"(?P<function>min|max|count)\((?P<term>#\d+)\)|count_star\(\)")
 
 # Seconds to open a file, and to generate and group one synthetic row.
 _FILE_SECONDS, _GROUPED_ROW_SECONDS = 1.3e-4, 2.6e-8
-_GROUPS = ("HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def aggregates(root: Node, stubs: Sequence[StubColumns]) -> list[Aggregates]:
 
 
 def _aggregates(node: Node, stubs: Sequence[StubColumns]) -> Aggregates | None:
-    grouped = node.name in _GROUPS
+    grouped = node.name in GROUPS
     texts = [text for text in node.info.get("Aggregates", "").split("\n") if text]
     groups = node.info.get("Groups", "").split("\n") if grouped else []
     calls = [_AGGREGATE.fullmatch(text) for text in texts]

@@ -27,18 +27,16 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.plan import Survivors
-from zskip.statements.joins import file_slices
+from zskip.statements.joins import FILE_SECONDS, MATCHING_SHARE, file_slices
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 from zskip.stats import Ranges
 
-# Seconds to open a file.
-_FILE_SECONDS = 1.3e-4
 # The shares of the files that are queried for the k-th value, tried in turn.
 _QUERIED_SHARES = (1 / 64, 1 / 16)
 _FEWEST_QUERIED = 2
-# The parts into which a clustered column divides the files; the share of rows that conditions are expected to leave;
-# and how many files a query is expected to skip for each that it reads, if rows are at random in the files.
-_CLUSTERED_SLICES, _MATCHING_SHARE, _LEAST_GAIN = 2, 0.1, 4
+# The parts into which a clustered column divides the files, and how many files a query is expected to skip for each
+# that it reads, if rows are at random in the files.
+_CLUSTERED_SLICES, _LEAST_GAIN = 2, 4
 _LIMITS = ("LIMIT", "STREAMING_LIMIT")
 _KEY = re.compile(r"^(?P<term>.*) (?P<order>ASC|DESC)$")
 
@@ -134,7 +132,7 @@ def _queried(survivors: Survivors, path: str, ranges: Ranges, wanted: FirstRows,
         few = int(len(order) * share)
         if few >= _FEWEST_QUERIED and (clustered or _pays_at_random(survivors, wanted, few)):
             chosen = np.isin(np.arange(len(order)), order[:few])
-            value = ask(survivors.kept(chosen), wanted, len(order) * _FILE_SECONDS)
+            value = ask(survivors.kept(chosen), wanted, len(order) * FILE_SECONDS)
             if value is not None:
                 return value.cast(ranges.lower.type)
     return None
@@ -151,7 +149,7 @@ def _pays_at_random(survivors: Survivors, wanted: FirstRows, few: int) -> bool:
     The rows before the k-th of those in n files number k / n in each other file, more if conditions
     leave only a share of the rows. A file without any is skipped: a share of exp(−k / n) of them.
     """
-    matching = 1.0 if survivors.predicate is None else _MATCHING_SHARE
+    matching = 1.0 if survivors.predicate is None else MATCHING_SHARE
     return math.exp(-wanted.rows / (few * matching)) * len(survivors) >= _LEAST_GAIN * few
 
 

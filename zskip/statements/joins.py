@@ -31,7 +31,7 @@ from zskip.core.schema import Column
 from zskip.language import Dialect, Predicate
 from zskip.language.tree import IsNull, Reference, in_, or_
 from zskip.plan import Survivors, find_survivors, kept_survivors
-from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once
+from zskip.statements.plan_tree import GROUPS, ORDINAL, Node, StubColumns, places_scanned_once
 from zskip.stats import Ranges
 from zskip.tablelog.index import Index
 from zskip.tablelog.sketches import SketchName
@@ -45,12 +45,10 @@ _KEEPS_RIGHT = {"INNER", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}
 _PASSES_KEYS = _KEEPS_LEFT | _KEEPS_RIGHT | {"RIGHT_SEMI"}
 _JOINS = {"HASH_JOIN", "NESTED_LOOP_JOIN", "PIECEWISE_MERGE_JOIN", "IE_JOIN", "BLOCKWISE_NL_JOIN"}
 _ROW_BY_ROW = {"FILTER", "PROJECTION", "ORDER_BY"}
-_GROUPS = {"HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY"}
 _TAKES_SOME = {"TOP_N", "LIMIT", "STREAMING_LIMIT", "WINDOW", "STREAMING_WINDOW"}
 _EQUALITY = re.compile(r" (=|IS NOT DISTINCT FROM) ")
 # A cast of an integer to a wider type. A cast to a narrower type is nested in another cast, or fails.
 _WIDENED = re.compile(r"CAST\(([^()]+) AS (?:SMALLINT|INTEGER|BIGINT|HUGEINT)\)")
-_ORDINAL = re.compile(r"#(\d+)")
 
 
 class JoinKeys(NamedTuple):
@@ -129,7 +127,7 @@ def _join_keys(
         left, right = (_traced(child, term, stubs, queries) for child, term in zip(join.children, terms, strict=True))
         if left is None or right is None:
             continue
-        if not groups and any(node.name in _GROUPS for node, _ in (*left.path, *right.path)):
+        if not groups and any(node.name in GROUPS for node, _ in (*left.path, *right.path)):
             continue
         if kind in _LEFT_NOT_NEEDED and _is_independent(left, stubs) and _preserves_keys(right):
             yield JoinKeys(left.place, left.name, right.place, right.name, nulls, _may_pad(right), widened)
@@ -149,7 +147,7 @@ def _equalities(join: Node) -> Iterator[tuple[list[str], bool, bool]]:
 
 def _traced(side: Node, term: str, stubs: Sequence[StubColumns], queries: Mapping[str, Node]) -> _Column | None:
     """The column of a scan that a term refers to on one side of a join; None if that cannot be traced."""
-    ordinal = _ORDINAL.fullmatch(term)
+    ordinal = ORDINAL.fullmatch(term)
     if ordinal is not None:
         return _numbered(side, int(ordinal[1]), stubs, ())
     named = _named(side, term, stubs, ()) or _named_in_cte(side, term, stubs, queries)
@@ -172,7 +170,7 @@ def _shown(node: Node) -> list[str]:
     """The columns of an operator as printed, without aggregates. A filter has the columns of its child."""
     if node.name == "FILTER":
         return _shown(node.children[0])
-    return node.info.get("Groups" if node.name in _GROUPS else "Projections", "").split("\n")
+    return node.info.get("Groups" if node.name in GROUPS else "Projections", "").split("\n")
 
 
 def _numbered(
@@ -187,8 +185,8 @@ def _numbered(
     # A sort is excluded: it drops the columns that only the sort needs, and does not print which.
     if node.name in ("FILTER", "LIMIT", "STREAMING_LIMIT"):
         return _numbered(node.children[0], number, stubs, below)
-    if (node.name == "PROJECTION" or node.name in _GROUPS) and number < len(shown):
-        ordinal = _ORDINAL.fullmatch(shown[number])
+    if (node.name == "PROJECTION" or node.name in GROUPS) and number < len(shown):
+        ordinal = ORDINAL.fullmatch(shown[number])
         if ordinal is not None:
             return _numbered(node.children[0], int(ordinal[1]), stubs, below)
         return _named(node.children[0], shown[number], stubs, below)
@@ -239,13 +237,13 @@ def _is_independent(column: _Column, stubs: Sequence[StubColumns]) -> bool:
     return all(
         node.name in (*_ROW_BY_ROW, "CTE", "CROSS_PRODUCT")
         or (node.name in _JOINS and node.info.get("Join Type") in (_KEEPS_RIGHT if child else _KEEPS_LEFT))
-        or (node.name in _GROUPS and _is_grouped_by(node, column, stubs))
+        or (node.name in GROUPS and _is_grouped_by(node, column, stubs))
         for node, child in column.path
     )
 
 
 def _is_grouped_by(node: Node, column: _Column, stubs: Sequence[StubColumns]) -> bool:
-    groups = [found for text in node.info.get("Groups", "").split("\n") if (found := _ORDINAL.fullmatch(text))]
+    groups = [found for text in node.info.get("Groups", "").split("\n") if (found := ORDINAL.fullmatch(text))]
     grouped = [_numbered(node.children[0], int(group[1]), stubs, ()) for group in groups]
     return any(one is not None and (one.place, one.name) == (column.place, column.name) for one in grouped)
 
@@ -253,7 +251,7 @@ def _is_grouped_by(node: Node, column: _Column, stubs: Sequence[StubColumns]) ->
 def _preserves_keys(column: _Column) -> bool:
     """Whether every value of the column on this side of the join is NULL or a value of the scan."""
     return all(
-        node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *_GROUPS, "CTE", "CTE_SCAN", "CROSS_PRODUCT")
+        node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *GROUPS, "CTE", "CTE_SCAN", "CROSS_PRODUCT")
         or (node.name in _JOINS and node.info.get("Join Type") in _PASSES_KEYS)
         for node, _ in column.path
     )
@@ -279,9 +277,9 @@ def _may_pad(column: _Column) -> bool:
 # layout does not cluster: if line items are clustered by date, the keys of one year's orders are in that year's files.
 
 # Seconds per query, per file and per row, on a typical machine, for local files of which some columns are read.
-_QUERY_SECONDS, _FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
+_QUERY_SECONDS, FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
 # The share of a file's rows that is expected to match conditions or keys, if the file is not known to match as a whole.
-_MATCHING_SHARE = 0.1
+MATCHING_SHARE = 0.1
 # Pruning a table in a join does not pay below these seconds if the table has at least this many rows.
 _LEAST_SAVED, _MANY_ROWS = 3e-3, 100_000
 # The least share of the files expected to be skipped, relative to that for a single key: keys may be adjacent.
@@ -328,7 +326,7 @@ class JoinedTable:
         """
         survivors = self.survivors
         skipped = len(survivors.index) - len(survivors.numbers)
-        if not 0 < skipped * _FILE_SECONDS < _LEAST_SAVED or self._rows < _MANY_ROWS:
+        if not 0 < skipped * FILE_SECONDS < _LEAST_SAVED or self._rows < _MANY_ROWS:
             return self
         if survivors.changes or survivors.index.storage.local is None:
             return self
@@ -343,7 +341,7 @@ class JoinedTable:
     @property
     def seconds(self) -> float:
         """The expected time to read the surviving files."""
-        return float(len(self.survivors) * _FILE_SECONDS + self._rows * _ROW_SECONDS)
+        return float(len(self.survivors) * FILE_SECONDS + self._rows * _ROW_SECONDS)
 
     @property
     def saved_seconds(self) -> float:
@@ -353,7 +351,7 @@ class JoinedTable:
             return 0.0
         if totals.rows is None:
             return np.inf
-        return totals.files * _FILE_SECONDS + totals.rows * _ROW_SECONDS - self.seconds
+        return totals.files * FILE_SECONDS + totals.rows * _ROW_SECONDS - self.seconds
 
     @property
     def _rows(self) -> int:
@@ -364,12 +362,12 @@ class JoinedTable:
     def expected_rows(self) -> float:
         """The expected number of rows that satisfy its conditions and keys."""
         if self.keys:
-            return self._rows * _MATCHING_SHARE
+            return self._rows * MATCHING_SHARE
         return self.survivors.once("expected rows", self._expected_rows)
 
     def _expected_rows(self) -> float:
         file_rows = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
-        return float(file_rows @ np.where(self.survivors.all_match, 1.0, _MATCHING_SHARE))
+        return float(file_rows @ np.where(self.survivors.all_match, 1.0, MATCHING_SHARE))
 
 
 Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | None]

@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 from zskip.core.schema import identifier
 
 _SCAN = "PYTHON_ARROW_SCAN"
+GROUPS = frozenset({"HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY"})
+"""The operators of GROUP BY."""
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
-_ORDINAL = re.compile(r"#(\d+)")
+ORDINAL = re.compile(r"#(\d+)")
+"""How an operator prints a column of its input, by its number."""
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
 
 
@@ -150,7 +153,7 @@ def scan_below(node: Node, terms: Sequence[str]) -> tuple[int, list[str]] | None
             filtered = True
         elif node.name == "PROJECTION" and not filtered:
             shown = node.info.get("Projections", "").split("\n")
-            ordinals = [_ORDINAL.fullmatch(term) for term in terms]
+            ordinals = [ORDINAL.fullmatch(term) for term in terms]
             terms = [
                 term if at is None else shown[int(at[1])] if int(at[1]) < len(shown) else ""
                 for term, at in zip(terms, ordinals, strict=True)
