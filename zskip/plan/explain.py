@@ -69,11 +69,11 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
 def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any]]:
     index = survivors.index
     columns = sorted(predicate.columns)
-    files = index.files(range(len(survivors.index.snapshot.shards)), columns)
+    files = index.files(None, columns)
     sketches = sketches_of(index)
     by_file = reasons(predicate, files.statistics, sketches.evidence(files.numbers, columns))
     by_group = by_file
-    if any(shard.row_group_part is not None for shard in survivors.index.snapshot.shards):
+    if index.has_row_groups:
         groups = index.row_groups(files.numbers, columns)
         by_group = reasons(predicate, groups.statistics, sketches.evidence(groups.file, columns))
     return [

@@ -58,6 +58,13 @@ class Groups:
         chosen = self.take(kept[self.file])
         return replace(chosen, file=(np.cumsum(kept) - 1)[chosen.file])
 
+    def numbers_in(self, file: int) -> tuple[int, ...] | None:
+        """The row groups to read of the file that has this position or number; None for all."""
+        first, last = np.searchsorted(self.file, [file, file + 1])
+        if first == last or self.of_file[first] == last - first:
+            return None
+        return tuple(self.number[first:last].tolist())
+
 
 @dataclass(frozen=True, eq=False)
 class Scan:
@@ -195,10 +202,7 @@ class Scan:
 
     def row_groups_of(self, file: int) -> tuple[int, ...] | None:
         """The row groups to read of the file at a position; None for all."""
-        first, last = np.searchsorted(self.groups.file, [file, file + 1])
-        if first == last or self.groups.of_file[first] == last - first:
-            return None
-        return tuple(self.groups.number[first:last].tolist())
+        return self.groups.numbers_in(file)
 
     # --- to Arrow: what another process reads; a `Plan` has the other engines too ---
 

@@ -193,13 +193,7 @@ class Survivors:
 
     def row_groups_of(self, position: int) -> tuple[int, ...] | None:
         """The row groups that may hold a match in the file at a position; None for all."""
-        if position >= len(self.numbers):
-            return None
-        number = self.numbers[position]
-        first, last = np.searchsorted(self.groups.file, [number, number + 1])
-        if first == last or self.groups.of_file[first] == last - first:
-            return None
-        return tuple(self.groups.number[first:last].tolist())
+        return None if position >= len(self.numbers) else self.groups.numbers_in(int(self.numbers[position]))
 
     def residual_of(self, position: int) -> Predicate | None:
         """The residual predicate for the rows of the file at a position; None if all rows match."""
