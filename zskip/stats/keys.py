@@ -58,7 +58,7 @@ class Boundaries:
             # The column was widened after the boundaries were chosen. The wider type represents all of them exactly.
             return Boundaries(self.values.cast(arrow)).codes(values)
         chunks = [values] if isinstance(values, pa.Array) else values.chunks
-        parts = [_of_encoded(chunk, lambda plain: self._codes(_cast(plain, own))) for chunk in chunks]
+        parts = [_of_encoded(chunk, lambda plain: self._codes(plain.cast(own))) for chunk in chunks]
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
@@ -88,7 +88,7 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if not is_orderable(whole.type):
         raise NotOrderable(f"{whole.type} has no agreed order.")
-    plain = _cast(whole, _key_type(whole.type))
+    plain = whole.cast(_key_type(whole.type))
     codes = np.zeros(len(plain), np.int32)
     valid = _valid(plain)
     if _has_words(plain.type):
@@ -112,7 +112,7 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
     values differ.
     """
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
-    plain = [_cast(chunk, _key_type(chunk.type)) for chunk in chunks]
+    plain = [chunk.cast(_key_type(chunk.type)) for chunk in chunks]
     if plain and _has_words(plain[0].type):
         first = _shared_words(plain) if after_prefix else 0
         bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], first, after_prefix)
@@ -172,12 +172,6 @@ def sortable_numbers(values: pa.Array) -> NDArray[Any]:
         return words[:, 0]
     kind = "u" if t.is_unsigned_integer(arrow) else "i"
     return _buffer(values, np.dtype(f"{kind}{arrow.bit_width // 8}"))
-
-
-def _cast(values: pa.Array, arrow: pa.DataType) -> pa.Array:
-    if values.type != arrow:
-        values = values.cast(arrow)
-    return values
 
 
 def _key_type(arrow: pa.DataType) -> pa.DataType:
@@ -412,7 +406,7 @@ def _of_encoded(values: pa.Array, of: Callable[[pa.Array], NDArray[_Integer]]) -
 
 
 def _chunk_hashes(type: pa.DataType, values: pa.Array) -> NDArray[np.uint64]:
-    values = _cast(values, type)
+    values = values.cast(type)
     if _has_words(values.type):
         words = _words(values)
         rows = np.arange(len(values))
