@@ -113,17 +113,16 @@ class Column:
     def of(self, rows: pa.RecordBatch | pa.Table) -> pa.ChunkedArray:
         """This column's values in rows, plain (not dictionary-encoded); a null parent makes a null child."""
         values = self.encoded(rows)
-        return values.cast(self.type) if is_dictionary(values.type) else values
+        return values if values.type == self.type else values.cast(self.type)
 
     def encoded(self, rows: pa.RecordBatch | pa.Table) -> pa.ChunkedArray:
-        """As `of`, but a dictionary of plain values stays one."""
+        """As `of`, but a dictionary stays one, and decimals of 64 bits stay narrow."""
         values = rows.column(self.parts[0])
         values = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
         for part in self.parts[1:]:
             values = pc.struct_field(values, [values.type.get_field_index(part)])
-        if is_dictionary(values.type) and values.type.value_type == self.type:
-            return values
-        return values if values.type == self.type else values.cast(self.type)
+        kept = is_dictionary(values.type) or t.is_decimal64(values.type) or values.type == self.type
+        return values if kept else values.cast(self.type)
 
 
 @dataclass(frozen=True)

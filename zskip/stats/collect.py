@@ -119,7 +119,9 @@ def _merged(column: ColumnStatistics) -> ColumnStatistics:
 
 
 def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
-    values = _encoded(column, rows)
+    values = column.encoded(rows)
+    if t.is_dictionary(values.type) and any(chunk.dictionary.null_count for chunk in values.chunks):
+        values = values.cast(column.type)  # a null in the dictionary, which the indices do not mark
     if (fixed := _bounds_of_slices(values, cuts)) is not None:
         zeros, exact = pa.array(np.zeros(len(cuts) - 1, np.int64)), pa.repeat(True, len(cuts) - 1)
         return ColumnStatistics(*fixed, zeros, zeros, exact, exact)
@@ -152,17 +154,6 @@ def _bounds_of_slices(values: pa.ChunkedArray, cuts: np.ndarray) -> tuple[pa.Arr
     if floats and np.isnan(upper).any():
         return None
     return pa.array(lower, stored).view(values.type), pa.array(upper, stored).view(values.type)
-
-
-def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:
-    """The column's values. Dictionaries are not decoded: they have fewer values than rows."""
-    field = rows.column(column.parts[0])
-    encoded = len(column.parts) == 1 and t.is_dictionary(field.type)
-    if encoded and all(chunk.dictionary.null_count == 0 for chunk in field.chunks):
-        return field
-    if len(column.parts) == 1 and t.is_decimal64(field.type) and t.is_decimal128(column.type):
-        return field
-    return column.of(rows)
 
 
 def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
