@@ -284,19 +284,20 @@ _ROWS = "_zskip_rows"
 
 
 def _importable(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
-    """Cast values to a type that DuckDB imports: durations to integers, wide decimals and half floats to floats."""
+    """Cast values to a type that DuckDB imports."""
     if isinstance(type, pa.BaseExtensionType):
         return _importable(values.cast(type.storage_type), type.storage_type)
     if t.is_dictionary(type):
         return _importable(values.cast(type.value_type), type.value_type)
-    if t.is_duration(type):
-        return values.cast(pa.int64())
     importable = t.with_leaves(type, importable_leaf)
     return values if importable == type else values.cast(importable)
 
 
 def importable_leaf(type: pa.DataType) -> pa.DataType:
-    """A type that DuckDB imports from Arrow, for half floats and wide decimals, which it does not import."""
+    """A type that DuckDB imports from Arrow: not half floats, wide decimals, and durations of more microseconds than it
+    counts."""
     if t.is_float16(type):
         return pa.float32()
+    if t.is_duration(type):
+        return pa.int64()
     return pa.float64() if t.is_decimal256(type) and type.precision > 38 else type

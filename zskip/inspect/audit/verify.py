@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.casts import cast
 from zskip.core.option_checks import Progress, check_options, unreported
 from zskip.core.schema import Schema, identifier
-from zskip.engines.arrow import row_group_batches
+from zskip.engines.arrow import importable_leaf, row_group_batches
 from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
@@ -462,17 +462,11 @@ def _importable(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = {}
     for field, values in zip(schema, rows.columns, strict=True):
         is_wide = any(t.is_decimal(leaf) and leaf.precision > 38 for leaf in leaves(field.type))
-        importable = t.with_leaves(field.type, _importable_leaf)
+        importable = t.with_leaves(field.type, importable_leaf)
         columns[field.name] = (
             values.is_valid() if is_wide else _cast_by_arrow(_with_type(values, field.type), importable)
         )
     return pa.table(columns)
-
-
-def _importable_leaf(type: pa.DataType) -> pa.DataType:
-    if t.is_float16(type):
-        return pa.float32()
-    return pa.int64() if t.is_duration(type) else type  # it may be of more microseconds than DuckDB can count
 
 
 # Random predicates over a table's own values: common conditions and edge cases.
