@@ -23,7 +23,7 @@ from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.engines import arrow
 from zskip.engines.arrow import counts
-from zskip.engines.duckdb.native_scan import native_scan
+from zskip.engines.duckdb.native_scan import read_of_files
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableNotFound, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
@@ -155,8 +155,8 @@ def test_values_of_hive_folders(tmp_path: Path) -> None:
         pq.write_table(pa.table({"i": [value]}), folder / text / "x.parquet")
     schema = pa.schema({"i": pa.int64(), "day": pa.date32(), "host": pa.string()})
     paths = sorted(str(path) for path in folder.rglob("*.parquet"))
-    scan = native_scan(paths, schema, partition_by=["day", "host"], where="host <> 'x'")
-    found = duckdb.connect().execute(scan.sql, dict(scan.parameters)).fetchall()
+    read = read_of_files(paths, schema, partition_by=["day", "host"])
+    found = duckdb.connect().execute(f"FROM {read.sql} WHERE host <> 'x'", dict(read.parameters)).fetchall()
     assert sorted(found) == [
         (1, datetime.date(2024, 1, 31), "a/b"),
         (2, datetime.date(2024, 2, 1), "01"),
@@ -186,9 +186,9 @@ def test_duckdb_reads_plain_names_of_folders_itself(folders: list[str], by_duckd
         pq.write_table(rows, tmp_path / folder / "0.parquet")
     schema = pa.schema({"p": pa.int64(), "id": pa.int64(), "q": pa.string()})
     paths = sorted(map(str, tmp_path.rglob("*.parquet")))
-    scan = native_scan(paths, schema, partition_by=["p", "q"], held={"id": "id", "p": None, "q": None})
-    found = sorted(duckdb.sql(scan.sql, params=dict(scan.parameters)).fetchall(), key=lambda row: row[1])
-    assert ("hive_types" in scan.sql) is by_duckdb
+    read = read_of_files(paths, schema, partition_by=["p", "q"], held={"id": "id", "p": None, "q": None})
+    found = sorted(duckdb.sql(f"FROM {read.sql}", params=dict(read.parameters)).fetchall(), key=lambda row: row[1])
+    assert ("hive_types" in read.sql) is by_duckdb
     values = [hive.values_of(f"{each}/") for each in folders]
     texts = {text: None if text == "null" else int(text, 0) for each in values if (text := each["p"]) is not None}
     wanted = [(texts.get(each["p"] or ""), number, each.get("q")) for number, each in enumerate(values)]

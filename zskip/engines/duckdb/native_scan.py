@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import identifier, names_given, unknown_column
+from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import DuckdbType, duckdb_type
 from zskip.errors import SchemaError, UnsafePath
 from zskip.storage import hive
@@ -62,44 +62,6 @@ class Select:
         numbers, but none of which two have one name."""
         names = {name: f"${number}" for number, name in enumerate(self.parameters, start=1)}
         return self.renamed(names), list(self.parameters.values())
-
-
-def native_scan(
-    files: Sequence[str],
-    schema: pa.Schema,
-    *,
-    columns: Sequence[str] | None = None,
-    partition_by: Sequence[str] = (),
-    where: str | None = None,
-    within: str | None = None,
-    file_column: str | None = None,
-    whole: Collection[str] = (),
-    form: StoredForm | None = None,
-    held: Mapping[str, str | None] | None = None,
-) -> Select:
-    """``SELECT columns FROM files WHERE …`` over Parquet files whose paths contain the values of ``partition_by``.
-
-    ``where``: a predicate in DuckDB's SQL · ``file_column``: the name of an additional column that holds each row's
-    file · the others: as in `read_of_files`. Without files, the result has no rows, and the table's types.
-    Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
-    """
-    names = schema.names if columns is None else list(names_given(columns, "columns"))
-    _require_known(names, schema)
-    projected = names if file_column is None else [*names, file_column]
-    projection = ", ".join(map(identifier, projected)) or "NULL"
-    read = read_of_files(
-        files,
-        schema,
-        partition_by=partition_by,
-        within=within,
-        file_column=file_column,
-        whole=whole,
-        form=form,
-        held=held,
-    )
-    condition = "" if where is None or not files else f"\nWHERE {where}"
-    # DuckDB's errors show one line of the text, which is never the read.
-    return Select(f"SELECT {projection} FROM\n{read.sql}{condition}", read.parameters)
 
 
 def read_of_files(
@@ -421,13 +383,6 @@ def holds_floats(arrow: pa.DataType) -> bool:
     if isinstance(arrow, DuckdbType):
         return True  # a VARIANT may hold any value
     return bool(t.is_floating(arrow)) or any(holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
-
-
-def _require_known(names: Sequence[str], schema: pa.Schema) -> None:
-    known = {name.lower() for name in schema.names}
-    for name in names:
-        if name.lower() not in known:
-            raise unknown_column(name, schema.names)
 
 
 def _refuse_ambiguous(names: Sequence[str]) -> None:

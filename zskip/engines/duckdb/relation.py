@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.core.schema import identifier, names_given, unknown_column
 from zskip.engines.duckdb.duckdb_types import with_types_read
 from zskip.engines.duckdb.native_scan import (
     Select,
     held_by_all,
-    native_scan,
+    read_of_files,
     reshaped_structs,
     stored_columns,
     stored_form,
@@ -101,22 +102,34 @@ def planned_scan(
     *,
     schema: pa.Schema | None = None,
 ) -> Select:
-    """The SELECT of the matching rows. The connection can read the files after this call.
+    """``SELECT columns FROM files WHERE …``: the matching rows. The connection can read the files after this call.
 
     ``file_column``: the name of an additional column with each row's file, as `readable_paths` names it · ``schema``:
-    the table's, in the types that are wanted.
+    the table's, in the types that are wanted. Without files, the result has no rows, and these types.
+    Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
-    return native_scan(
-        readable_paths(scan, con),
-        scan.schema.arrow if schema is None else schema,
-        columns=columns,
+    files, where = readable_paths(scan, con), condition(scan)
+    schema = scan.schema.arrow if schema is None else schema
+    names = schema.names if columns is None else list(names_given(columns, "columns"))
+    known = _lowered(scan)
+    for name in names:
+        if name.lower() not in known:
+            raise unknown_column(name, schema.names)
+    read = read_of_files(
+        files,
+        schema,
         partition_by=scan.partition_by,
-        where=condition(scan),
         within=rows_to_read(scan),
         file_column=file_column,
         whole=reshaped_structs(scan),
         form=stored_form(scan),
         held=held_by_all(scan),
+    )
+    projected = names if file_column is None else [*names, file_column]
+    filtered = "" if where is None or not files else f"\nWHERE {where}"
+    # DuckDB's errors show one line of the text, which is never the read.
+    return Select(
+        f"SELECT {', '.join(map(identifier, projected)) or 'NULL'} FROM\n{read.sql}{filtered}", read.parameters
     )
 
 
