@@ -30,7 +30,7 @@ from zskip.errors import ZskipError
 from zskip.language import Predicate
 from zskip.plan import Survivors
 from zskip.pruning import outcomes
-from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, files_with_keys
+from zskip.statements.joins import Ask, JoinedTable, JoinKeys, can_prune, cast_keys, column_of, files_with_keys
 from zskip.stats import Statistics
 from zskip.storage import options_for
 from zskip.tablelog.dimensions import Dimension, owner_of
@@ -224,7 +224,7 @@ class _Stale(NamedTuple):
         if answer is None:
             self._explain(f"{name} has changed since")
             return everything
-        column = self.facts.survivors.index.snapshot.schema.find([join.column], case_sensitive=True)
+        column = column_of(self.facts, join.column)
         keys = None if column is None else cast_keys(answer[0], column.type)
         if keys is None or column is None:
             return everything

@@ -401,7 +401,7 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
 
 def can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
     """Whether the keys compare with the column's bounds, and cannot change before both tables are read."""
-    column, key = _column(tables[join.place], join.column), _column(tables[join.source], join.key)
+    column, key = column_of(tables[join.place], join.column), column_of(tables[join.source], join.key)
     source = tables[join.source].survivors.index
     if column is None or key is None or not (source.snapshot.managed or source.source):
         return False
@@ -410,7 +410,8 @@ def can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
     return not join.widened and column.type == key.type and t.is_exact(column.type)
 
 
-def _column(table: JoinedTable, name: str) -> Column | None:
+def column_of(table: JoinedTable, name: str) -> Column | None:
+    """The top-level column of a table that a plan prints by this name; None for a struct, and if there is none."""
     return table.survivors.index.snapshot.schema.find([name], case_sensitive=True)
 
 
@@ -430,7 +431,7 @@ def _pays(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
 
 def _sketch_entries(table: JoinedTable, name: str) -> int | None:
     """The number of pairs of a value and a file in the sketch of a column's values; None without a sketch."""
-    column = _column(table, name)
+    column = column_of(table, name)
     wanted = None if column is None else SketchName(column.path, "values")
     sketches = (one for one in table.survivors.index.snapshot.sketches if one.name == wanted)
     return next((sum(segment.entries for segment in one.segments) for one in sketches), None)
@@ -438,7 +439,7 @@ def _sketch_entries(table: JoinedTable, name: str) -> int | None:
 
 def _slices(tables: Sequence[JoinedTable], join: JoinKeys) -> float:
     table = tables[join.place]
-    column = _column(table, join.column)
+    column = column_of(table, join.column)
     return 1.0 if column is None else file_slices(table.survivors.index, column.path)
 
 
@@ -500,7 +501,7 @@ def _met(table: JoinedTable, name: str, keys: _Bounds, nulls: bool) -> np.ndarra
 
 
 def _ranges(table: JoinedTable, name: str) -> Ranges | None:
-    column = _column(table, name)
+    column = column_of(table, name)
     if column is None:
         return None
     return table.survivors.once(("ranges", column.path), lambda: _ranges_of(table.survivors, column))
@@ -516,7 +517,7 @@ def _ranges_of(survivors: Survivors, column: Column) -> Ranges | None:
 def _prune_by_values(
     source: JoinedTable, table: JoinedTable, join: JoinKeys, values: pa.Array, origin: Hashable
 ) -> None:
-    column, survivors = _column(table, join.column), table.survivors
+    column, survivors = column_of(table, join.column), table.survivors
     typed = None if column is None else cast_keys(values, column.type)
     if column is None or typed is None:
         return

@@ -43,9 +43,6 @@ from zskip.tablelog.table_folders import (
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
-
-    from zskip.tablelog.index import Index
 
 
 # Words that have another value in another query, of which `_own_functions` cannot tell: DuckDB's parser takes those

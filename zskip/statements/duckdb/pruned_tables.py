@@ -40,16 +40,14 @@ from zskip.statements.duckdb.stubs import (
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 from zskip.statements.duckdb.table_places import edited, explained_start
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
-from zskip.statements.joins import JoinedTable, JoinKeys, join_keys, prune_by_keys, untraced
+from zskip.statements.joins import JoinedTable, JoinKeys, column_of, join_keys, prune_by_keys, untraced
 from zskip.statements.plan_tree import Node, Scan, StubColumns
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.language import Predicate
-    from zskip.plan import Survivors
-    from zskip.statements.first_rows import FirstRows
-    from zskip.statements.joins import JoinedTable, KeySet
+    from zskip.statements.joins import KeySet
 
 
 # The fewest tables that can be joined in different orders.
@@ -145,7 +143,7 @@ def _by_exact_keys(
 
 
 def _is_string(table: JoinedTable, name: str) -> bool:
-    column = table.survivors.index.snapshot.schema.find([name], case_sensitive=True)
+    column = column_of(table, name)
     return column is not None and t.is_string(t.logical_type(column.type))
 
 
