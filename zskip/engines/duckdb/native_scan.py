@@ -76,7 +76,7 @@ def read_of_files(
     form: StoredForm | None = None,
     held: Mapping[str, str | None] | None = None,
     uniform: bool = False,
-    of_files: bool = False,
+    by_place: bool = False,
     guard: str = UNGUARDED,
 ) -> Select:
     """All rows of these files as the table's columns, for FROM. Its ``sql`` is no whole statement.
@@ -85,7 +85,7 @@ def read_of_files(
     for all; others may be there · ``within``: a condition on ``file_row_number`` · ``whole``: structs to read
     completely before a field is extracted · ``form``: how the files store the rows, if not as the table does ·
     ``held``: the name of each column in the files, None for one that no file has; None if that is unknown ·
-    ``uniform``: all files have the table's columns and types, except for ``partition_by`` · ``of_files``: the statement
+    ``uniform``: all files have the table's columns and types, except for ``partition_by`` · ``by_place``: the statement
     reads DuckDB's own columns about files, which a subquery would hide · ``guard``: an SQL expression that is FALSE, or
     raises an error when DuckDB binds the read.
 
@@ -126,8 +126,8 @@ def read_of_files(
     # From the footer of a single file DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A UNION ALL
     # prevents that; where it would hide columns, a schema does, under which DuckDB 2.0 fails to read a struct by field.
     footer_maximum = len(files) == 1 and options.may_hold_nan
-    closed = footer_maximum and not of_files
-    by_schema = footer_maximum and of_files and not any(t.is_struct(field.type) for field in stored)
+    closed = footer_maximum and not by_place
+    by_schema = footer_maximum and by_place and not any(t.is_struct(field.type) for field in stored)
     plain = uniform and not by_schema
     if uniform:
         if plain and not closed and within is None and file_column is None and not partition_by and form is None:

@@ -362,19 +362,19 @@ def _rewritten(
     if one.kind != "SELECT":
         edits = _naming_edits(words, con, text, params, parsed.schemas(con))
     edits += _numbered_marks(words)
-    plans, reasons, of_files = [], [], names_file_columns(words)
-    joined, in_order = len(found) > 1 or not parsed.settled, of_files or asks_for_places(words)
+    plans, reasons = [], []
+    joined, by_place = len(found) > 1 or not parsed.settled, names_file_columns(words) or asks_for_places(words)
     guards = _guards(parsed, con, params, tables)
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
         read, survivors, schema = "", table.survivors, schema_of(index, con).arrow
         schema = named_columns(schema, text) if table.only_named else schema
-        if of_files and table.index_rows is None and not len(survivors):
+        if by_place and table.index_rows is None and not len(survivors):
             # A read of no file would lack the columns that DuckDB adds.
             survivors = Survivors.of_all(index).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            by = ReadBy(tuple(schema.names), joined, in_order, of_files)
+            by = ReadBy(tuple(schema.names), joined, by_place)
             read = read_survivors(survivors, con, values, by, guarding)
         if table.index_rows is not None:
             read = with_index_rows(read, table.index_rows, schema, values)

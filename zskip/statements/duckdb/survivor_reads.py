@@ -100,13 +100,12 @@ class ReadBy:
     """How a statement reads a table.
 
     ``columns``: those that it may read · ``joined``: it joins the table, so that DuckDB's estimates matter ·
-    ``in_order``: the order of rows matters · ``of_files``: it reads DuckDB's own columns about files.
+    ``by_place``: it reads the order of rows, or DuckDB's own columns about files.
     """
 
     columns: tuple[str, ...]
     joined: bool = False
-    in_order: bool = False
-    of_files: bool = False
+    by_place: bool = False
 
 
 def read_survivors(
@@ -135,9 +134,9 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     schema = schema_of(index, con).arrow
     uniform = snapshot.uniform and (index.source is None or survivors.scan.plain)
     classes = [_FileClass(np.ones(len(survivors), bool), None)]
-    if len(survivors) and not uniform and not by.in_order and binds_schemas():
+    if len(survivors) and not uniform and not by.by_place and binds_schemas():
         classes = survivors.once(("classes", by.columns), lambda: _file_classes(survivors, by.columns))
-    if index.source is not None and not by.in_order:
+    if index.source is not None and not by.by_place:
         classes = _deletes_apart(classes, survivors.scan)
     # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
     # It pushes nothing down to fields of structs that are read completely.
@@ -145,7 +144,7 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
     reads = []
     for each in classes:
         files, form = _stored_files(survivors, each, con)
-        if by.joined and not by.in_order:
+        if by.joined and not by.by_place:
             order = _typical_first(survivors.rows.to_numpy(zero_copy_only=False)[each.files]).tolist()
             files, form = [files[number] for number in order], None if form is None else form.take(order)
         read = read_of_files(
@@ -157,7 +156,7 @@ def _reads(survivors: Survivors, con: duckdb.DuckDBPyConnection, by: ReadBy, gua
             form=form,
             held=each.held,
             uniform=uniform or _are_read_alike(survivors, each, files, by.columns, schema, con),
-            of_files=by.of_files,
+            by_place=by.by_place,
             guard=guard,
         )
         reads.append(read)
