@@ -106,12 +106,7 @@ def computed(
         return found
     is_unknown = codes == _RAISED
     narrowed = []
-    for mask, outcome in (
-        (found.can_be_true, _TRUE),
-        (found.can_be_false, _FALSE),
-        (found.can_be_null, _NULL),
-        (found.can_fail, _RAISED),
-    ):
+    for mask, outcome in zip(found.masks, (_TRUE, _FALSE, _NULL, _RAISED), strict=True):
         occurs = np.zeros(len(mask), bool)
         occurs[points.unit[((codes == outcome) | is_unknown)[points.row]]] = True
         mask = mask.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import and_, or_
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,11 @@ class Outcomes:
         return len(self.can_be_true)
 
     @property
+    def masks(self) -> tuple[Bools, Bools, Bools, Bools]:
+        """The flags of each outcome, in the order of the bits."""
+        return self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail
+
+    @property
     def may_match(self) -> Bools:
         """Whether a unit must be kept. False is a proof that no row makes the predicate TRUE."""
         return self.can_be_true
@@ -53,23 +59,17 @@ class Outcomes:
 
     def where(self, units: Bools) -> Outcomes:
         """These outcomes in ``units``, and no outcome at all in the others."""
-        return Outcomes(
-            *(mask & units for mask in (self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail))
-        )
+        return Outcomes(*(mask & units for mask in self.masks))
 
     def take(self, units: npt.NDArray[np.int64]) -> Outcomes:
         """The outcomes of some units, by number."""
-        return Outcomes(
-            self.can_be_true[units], self.can_be_false[units], self.can_be_null[units], self.can_fail[units]
-        )
+        return Outcomes(*(mask[units] for mask in self.masks))
 
     def updated(self, units: npt.NDArray[np.int64], other: Outcomes) -> Outcomes:
         """These outcomes, with those of ``other`` in ``units``, in their order."""
-        masks = []
-        for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
-            mask = getattr(self, name).copy()
-            mask[units] = getattr(other, name)
-            masks.append(mask)
+        masks = [mask.copy() for mask in self.masks]
+        for mask, of_units in zip(masks, other.masks, strict=True):
+            mask[units] = of_units
         return Outcomes(*masks)
 
     def negated(self) -> Outcomes:
@@ -84,12 +84,7 @@ class Outcomes:
 
     def within(self, other: Outcomes) -> Outcomes:
         """The intersection with the outcomes of another sound proof of the same predicate."""
-        return Outcomes(
-            self.can_be_true & other.can_be_true,
-            self.can_be_false & other.can_be_false,
-            self.can_be_null & other.can_be_null,
-            self.can_fail & other.can_fail,
-        )
+        return Outcomes(*map(and_, self.masks, other.masks))
 
     def chosen(self, then: Outcomes, otherwise: Outcomes) -> Outcomes:
         """CASE WHEN self THEN then ELSE otherwise END."""
@@ -107,10 +102,7 @@ def all_of(parts: Sequence[Outcomes]) -> Outcomes:
 
     It can be NULL if a part can be NULL while every other part can be TRUE or NULL.
     """
-    first = parts[0]
-    true, false, null, fail = (
-        mask.copy() for mask in (first.can_be_true, first.can_be_false, first.can_be_null, first.can_fail)
-    )
+    true, false, null, fail = (mask.copy() for mask in parts[0].masks)
     not_false = true | null
     for part in parts[1:]:
         true &= part.can_be_true
@@ -126,12 +118,7 @@ def either(parts: Sequence[Outcomes]) -> Outcomes:
     """The union of the outcomes: each row has one of the parts' outcomes."""
     found = parts[0]
     for part in parts[1:]:
-        found = Outcomes(
-            found.can_be_true | part.can_be_true,
-            found.can_be_false | part.can_be_false,
-            found.can_be_null | part.can_be_null,
-            found.can_fail | part.can_fail,
-        )
+        found = Outcomes(*map(or_, found.masks, part.masks))
     return found
 
 

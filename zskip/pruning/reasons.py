@@ -95,12 +95,8 @@ def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: 
     if not any(isinstance(node, Computable) for node in walk(part.tree)):
         return 0
     by_ranges = outcomes(part, statistics, budget=budget, use_duckdb=False)
-    narrowed = (
-        (by_ranges.can_be_true & ~found.can_be_true)
-        | (by_ranges.can_be_false & ~found.can_be_false)
-        | (by_ranges.can_be_null & ~found.can_be_null)
-    )
-    return int(np.count_nonzero(narrowed))
+    possible = zip(by_ranges.masks[:3], found.masks[:3], strict=True)
+    return int(np.count_nonzero(np.any([before & ~after for before, after in possible], axis=0)))
 
 
 def _is_unknown(path: str, statistics: Statistics) -> bool:
