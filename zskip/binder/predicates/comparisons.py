@@ -19,6 +19,7 @@ from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
 from zskip.language import literals, tree
 from zskip.language.bound import Dialect
+from zskip.language.functions import widths
 from zskip.language.functions.dates import zone_of
 from zskip.language.functions.widths import approximate, is_exact, is_number, is_wide
 from zskip.language.literals import Fit, Refused, fit, has_fixed_offset
@@ -118,11 +119,7 @@ def _number_type(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType |
         return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
     if wide and any(t.is_floating(each) for each in types):
         return None
-    scale = max(each.scale if t.is_decimal(each) else 0 for each in types)
-    whole = max(
-        each.precision - each.scale if t.is_decimal(each) else {8: 3, 16: 5, 32: 10}.get(each.bit_width, 20)
-        for each in types
-    )
+    whole, scale = (max(map(digits, (left, right))) for digits in (widths.digits, widths.scale))
     if whole + scale > 38:
         raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
     return None if wide or whole + scale > 18 else pa.decimal128(18, scale)
