@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test, unproved
+from zskip.binder.typed_conditions import compared, listed_in, text_test, unproved
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier, join_path, unknown_column
 from zskip.language import tree
@@ -130,7 +130,7 @@ class _Converter:
         if _SELECTION in node:
             column = self.column(node)
             if t.is_boolean(column.type):
-                return is_true(column)
+                return tree.is_true(column)
         if _LITERAL in node:
             value = _literal(_message(_field(node, _LITERAL)))
             if value is None:
@@ -153,7 +153,7 @@ class _Converter:
             case "is_not_null":
                 return tree.not_(tree.IsNull(self.column(arguments[0])))
             case "is_nan" if t.is_floating((column := self.column(arguments[0])).type):
-                return is_nan(column)
+                return tree.is_nan(column)
         if function in _COMPARISONS:
             return self.comparison(_COMPARISONS[function], *arguments)
         if function in _TEXT_TESTS:
@@ -241,7 +241,7 @@ def _compared(schema: Schema, operator: str, column: Reference, value: Any) -> N
     found = compared(schema, operator, column, value)
     # In DuckDB, NaN is greater than every number.
     above = t.is_floating(column.type) and operator in (">", ">=")
-    return tree.and_([found, tree.not_(is_nan(column))]) if above else found
+    return tree.and_([found, tree.not_(tree.is_nan(column))]) if above else found
 
 
 def number_filter(schema: Schema, name: str, operator: str, value: Any) -> Node | None:

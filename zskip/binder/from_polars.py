@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.binder.typed_conditions import compared, is_nan, is_true, listed_in, text_test
+from zskip.binder.typed_conditions import compared, listed_in, text_test
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path
 from zskip.language import tree
@@ -73,7 +73,7 @@ def _condition(node: Any, schema: Schema) -> Node:
         return tree.and_([]) if body["Scalar"]["Boolean"] else tree.or_([])
     column, type = _column(node, schema)
     if t.is_boolean(type):
-        return is_true(column)
+        return tree.is_true(column)
     raise _Unsupported
 
 
@@ -102,9 +102,9 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> Node:
             case "IsNotNull":
                 return tree.not_(tree.IsNull(_column(arguments[0], schema)[0]))
             case "IsNan":
-                return is_nan(_floating(arguments[0], schema))
+                return tree.is_nan(_floating(arguments[0], schema))
             case "IsNotNan":
-                return tree.not_(is_nan(_floating(arguments[0], schema)))
+                return tree.not_(tree.is_nan(_floating(arguments[0], schema)))
         name, options = _tagged(which)
         if name == "IsBetween":
             column, type = _column(arguments[0], schema)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
@@ -88,7 +87,7 @@ class Binder:
             if not t.is_boolean(scalar.type):
                 require_condition(self, node, scalar.type)
                 return opaque(self, node, f"a column of type {scalar.type} used as a predicate")
-            return tree.compare("=", scalar, Literal(pa.scalar(True)))
+            return tree.is_true(scalar)
         return opaque(self, node, self._not_known(node, "predicate"))
 
     def value(self, node: exp.Expr) -> Value:

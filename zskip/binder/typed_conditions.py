@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from zskip.language.bound import Dialect, Predicate
 from zskip.language.literals import Refused, compare_fitted, constant, fit, listed, plain_value, unified
 from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.render import literal
-from zskip.language.tree import Literal, Node, Opaque, Reference, Why
+from zskip.language.tree import Node, Opaque, Reference, Why
 
 _DUCKDB = Dialect()
 
@@ -55,16 +54,6 @@ def listed_in(schema: Schema, column: Reference, values: Sequence[Any] | pa.Arra
 
 def _each(values: pa.Array | list[Any]) -> list[Any]:
     return values if isinstance(values, list) else [plain_value(each) for each in values]
-
-
-def is_true(column: Reference) -> Node:
-    """A boolean column as a condition."""
-    return tree.compare("=", column, Literal(pa.scalar(True)))
-
-
-def is_nan(column: Reference) -> Node:
-    """``isnan(column)``."""
-    return tree.in_(column, pa.array([math.nan], column.type))
 
 
 def text_test(schema: Schema, function: str, column: Reference, text: str) -> Node:

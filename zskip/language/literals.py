@@ -169,15 +169,10 @@ def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
         low, high = t.limits(type)
         if not low <= number <= high:
             raise Refused(f"{number} does not fit {type}: the engine raises")
-    exponent = Decimal(number).as_tuple().exponent
-    scale = max(0, -int(exponent))
-    return pa.scalar(Decimal(number), pa.decimal256(76, scale)) if not isinstance(number, int) else _integer(number)
-
-
-def _integer(number: int) -> pa.Scalar:
-    if -(2**63) <= number < 2**63:
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
         return pa.scalar(number, pa.int64())
-    return pa.scalar(Decimal(number), pa.decimal256(76, 0))
+    exact = Decimal(number)
+    return pa.scalar(exact, pa.decimal256(76, max(0, -int(exact.as_tuple().exponent))))
 
 
 def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:

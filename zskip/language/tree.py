@@ -238,6 +238,16 @@ def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
     return In(term, distinct.take(pc.sort_indices(distinct)), or_null)
 
 
+def is_true(term: Scalar) -> Node:
+    """A boolean term as a predicate."""
+    return compare("=", term, Literal(pa.scalar(True)))
+
+
+def is_nan(term: Scalar) -> Node:
+    """Whether a float term is NaN; NULL where it is NULL."""
+    return in_(term, pa.array([float("nan")], term.type))
+
+
 def always(term: Scalar) -> Node:
     """TRUE where the term is not NULL, else NULL."""
     return Not(never(term))

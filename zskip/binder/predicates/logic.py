@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -83,8 +82,7 @@ def nan(binding: Binding, node: exp.Expr) -> Node:
     term = binding.scalar(node.this)
     if not t.is_floating(term.type):
         raise Refused(f"isnan over {term.type}")
-    is_nan = tree.in_(term, pa.array([math.nan], term.type))
-    return tree.Is(is_nan, True) if binding.dialect.name == "spark" else is_nan
+    return tree.Is(tree.is_nan(term), True) if binding.dialect.name == "spark" else tree.is_nan(term)
 
 
 _MAX_BRANCHES = 180
