@@ -92,7 +92,8 @@ class Binder:
 
     def value(self, node: exp.Expr) -> Value:
         """Binds an expression as a scalar or a choice of scalars. Raises `Refused`."""
-        return logic.value(self, node)
+        node = without_parentheses(node)
+        return logic.choice(self, node) if isinstance(node, logic.CHOICES) else self.scalar(node)
 
     def scalar(self, node: exp.Expr) -> Scalar:
         """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""

@@ -6,14 +6,14 @@ Two scalars are compared in the type to which the dialect casts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Binding, Choice, Value, distribute, opaque, samples
+from zskip.binder.context import Binding, distribute, opaque
 from zskip.binder.source_text import span, without_parentheses
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
@@ -26,62 +26,6 @@ from zskip.language.literals import Fit, Refused, fit, has_fixed_offset
 from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.render import type_name
 from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque, Scalar, Why
-
-
-def one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
-    """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""
-    scalars = samples(values)
-    if len(scalars) > 1 and any(isinstance(each, Call) and is_wide(each) for each in scalars):
-        raise Refused("a choice among computed numbers of more than 18 digits", Cause.SEVERAL_TYPES)
-    types = _distinct(each.type for each in scalars if each.type != pa.null())
-    exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
-    if len(types) <= 1 or exact:
-        return list(values)
-    terms = _distinct(each.type for each in scalars if not isinstance(each, Literal))
-    if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
-        raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
-    return list(_aligned([value for value in values if not isinstance(value, Choice)], dialect))
-
-
-def _one_type(scalars: Sequence[Scalar]) -> pa.DataType:
-    type = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
-    if t.is_floating(type) and type != pa.float64():
-        raise Refused("values of several float types")
-    return type
-
-
-def _aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
-    """The scalars with constants converted to the type of the others. Raises `Refused` if types differ."""
-    type = _one_type(scalars)
-    found: list[Scalar] = []
-    for scalar in scalars:
-        if scalar.type == type:
-            found.append(scalar)
-        elif not isinstance(scalar, Literal):
-            raise Refused(f"{scalar.type} among values of {type}")
-        elif not scalar.value.is_valid:
-            found.append(Literal(pa.scalar(None, type)))
-        else:
-            fitted = fit(scalar.value, type, dialect.name, dialect.timezone)
-            if not fitted.exact or fitted.floor is None:
-                raise Refused(f"{scalar.value} among values of {type}")
-            found.append(Literal(fitted.floor))
-    return found
-
-
-def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
-    """The types without duplicates. They are compared, since not every extension type has a hash."""
-    found: list[pa.DataType] = []
-    for type in types:
-        if type not in found:
-            found.append(type)
-    return found
-
-
-def _fits_38(types: Iterable[pa.DataType]) -> bool:
-    """Whether a decimal of 38 digits holds all values of some exact types, so that no engine rounds."""
-    sizes = [(each.precision - each.scale, each.scale) if t.is_decimal(each) else (20, 0) for each in types]
-    return max((whole for whole, _ in sizes), default=0) + max((scale for _, scale in sizes), default=0) <= 38
 
 
 def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.context import Binding, Choice, Value, distribute, opaque
-from zskip.binder.predicates.comparisons import bind_comparison, one_branch_type
+from zskip.binder.context import Binding, Choice, Value, distribute, opaque, samples
+from zskip.binder.predicates.comparisons import bind_comparison
 from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.language import tree
+from zskip.language.bound import Dialect
 from zskip.language.functions.function import require_only
-from zskip.language.literals import Refused
-from zskip.language.tree import Literal, Node, Reference, Why
+from zskip.language.functions.widths import is_wide
+from zskip.language.literals import Refused, fit
+from zskip.language.tree import Call, Cause, Literal, Node, Reference, Scalar, Why
 
 
 def and_(binding: Binding, node: exp.Expr) -> Node:
@@ -105,30 +107,86 @@ def case(binding: Binding, node: exp.Expr) -> Node:
     return chosen
 
 
-def value(binding: Binding, node: exp.Expr) -> Value:
-    """An expression as a scalar or a choice of scalars. Raises `Refused`."""
-    node = without_parentheses(node)
-    if isinstance(node, exp.Case | exp.If):
-        branches, default = _branches(binding, node)
-        results = [value(binding, each) for _, each in branches]
-        last: Value = Literal(pa.scalar(None)) if default is None else value(binding, default)
-        *results, last = one_branch_type([*results, last], binding.dialect)
-        for (condition, _), result in zip(reversed(branches), reversed(results), strict=True):
-            last = Choice(condition, result, last)
-        return last
-    if isinstance(node, exp.Coalesce):
-        require_only(node, "this", "expressions")
-        _require_few(node.expressions)
-        values = one_branch_type([value(binding, each) for each in (node.this, *node.expressions)], binding.dialect)
-        last = values[-1]
-        for each in reversed(values[:-1]):
-            last = Choice(distribute(tree.IsNull, each), last, each)
-        return last
+CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Nullif)
+
+
+def choice(binding: Binding, node: exp.Expr) -> Value:
+    """One of `CHOICES` as a choice of scalars. Raises `Refused`."""
     if isinstance(node, exp.Nullif):
         left = binding.scalar(node.this)
         equal = bind_comparison(binding, "=", left, binding.scalar(node.expression), node)
         return Choice(equal, Literal(pa.scalar(None)), left)
-    return binding.scalar(node)
+    if isinstance(node, exp.Coalesce):
+        require_only(node, "this", "expressions")
+        _require_few(node.expressions)
+        values = _one_branch_type([binding.value(each) for each in (node.this, *node.expressions)], binding.dialect)
+        last = values[-1]
+        for each in reversed(values[:-1]):
+            last = Choice(distribute(tree.IsNull, each), last, each)
+        return last
+    branches, default = _branches(binding, node)
+    results = [binding.value(each) for _, each in branches]
+    last = Literal(pa.scalar(None)) if default is None else binding.value(default)
+    *results, last = _one_branch_type([*results, last], binding.dialect)
+    for (condition, _), result in zip(reversed(branches), reversed(results), strict=True):
+        last = Choice(condition, result, last)
+    return last
+
+
+def _one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
+    """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""
+    scalars = samples(values)
+    if len(scalars) > 1 and any(isinstance(each, Call) and is_wide(each) for each in scalars):
+        raise Refused("a choice among computed numbers of more than 18 digits", Cause.SEVERAL_TYPES)
+    types = _distinct(each.type for each in scalars if each.type != pa.null())
+    exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
+    if len(types) <= 1 or exact:
+        return list(values)
+    terms = _distinct(each.type for each in scalars if not isinstance(each, Literal))
+    if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
+        raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
+    return list(_aligned([value for value in values if not isinstance(value, Choice)], dialect))
+
+
+def _one_type(scalars: Sequence[Scalar]) -> pa.DataType:
+    type = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
+    if t.is_floating(type) and type != pa.float64():
+        raise Refused("values of several float types")
+    return type
+
+
+def _aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
+    """The scalars with constants converted to the type of the others. Raises `Refused` if types differ."""
+    type = _one_type(scalars)
+    found: list[Scalar] = []
+    for scalar in scalars:
+        if scalar.type == type:
+            found.append(scalar)
+        elif not isinstance(scalar, Literal):
+            raise Refused(f"{scalar.type} among values of {type}")
+        elif not scalar.value.is_valid:
+            found.append(Literal(pa.scalar(None, type)))
+        else:
+            fitted = fit(scalar.value, type, dialect.name, dialect.timezone)
+            if not fitted.exact or fitted.floor is None:
+                raise Refused(f"{scalar.value} among values of {type}")
+            found.append(Literal(fitted.floor))
+    return found
+
+
+def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
+    """The types without duplicates. They are compared, since not every extension type has a hash."""
+    found: list[pa.DataType] = []
+    for type in types:
+        if type not in found:
+            found.append(type)
+    return found
+
+
+def _fits_38(types: Iterable[pa.DataType]) -> bool:
+    """Whether a decimal of 38 digits holds all values of some exact types, so that no engine rounds."""
+    sizes = [(each.precision - each.scale, each.scale) if t.is_decimal(each) else (20, 0) for each in types]
+    return max((whole for whole, _ in sizes), default=0) + max((scale for _, scale in sizes), default=0) <= 38
 
 
 def _require_few(branches: Sequence[exp.Expr]) -> None:
