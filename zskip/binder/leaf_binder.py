@@ -10,8 +10,7 @@ from sqlglot import exp
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding, Value, name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.names import Names
-from zskip.binder.predicates import like, logic, membership
-from zskip.binder.predicates.comparisons import comparison, distinct
+from zskip.binder.predicates import comparisons, like, logic
 from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
@@ -124,22 +123,22 @@ Rule = Callable[[Binding, exp.Expr], Node]
 """Binds a parsed predicate. One that raises `Refused` makes it opaque."""
 
 _RULES: dict[type[exp.Expr], Rule] = {
-    exp.EQ: comparison("="),
-    exp.NEQ: comparison("<>"),
-    exp.LT: comparison("<"),
-    exp.LTE: comparison("<="),
-    exp.GT: comparison(">"),
-    exp.GTE: comparison(">="),
-    exp.NullSafeEQ: distinct,
-    exp.NullSafeNEQ: distinct,
+    exp.EQ: comparisons.comparison("="),
+    exp.NEQ: comparisons.comparison("<>"),
+    exp.LT: comparisons.comparison("<"),
+    exp.LTE: comparisons.comparison("<="),
+    exp.GT: comparisons.comparison(">"),
+    exp.GTE: comparisons.comparison(">="),
+    exp.NullSafeEQ: comparisons.distinct,
+    exp.NullSafeNEQ: comparisons.distinct,
     exp.And: logic.and_,
     exp.Or: logic.or_,
     exp.Not: logic.not_,
     exp.Xor: logic.xor,
     exp.Is: logic.is_,
     exp.IsNan: logic.nan,
-    exp.Between: membership.between,
-    exp.In: membership.in_,
+    exp.Between: comparisons.between,
+    exp.In: comparisons.in_,
     exp.Case: logic.case,
     exp.If: logic.case,
     exp.Coalesce: logic.case,

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.binder.leaf_binder import computable
-from zskip.binder.predicates.membership import among
+from zskip.binder.predicates.comparisons import among
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier
 from zskip.language import patterns, tree

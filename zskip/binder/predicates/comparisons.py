@@ -1,20 +1,23 @@
-"""``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, over scalars and row values: ``a = 1``, ``(a, b) < (1, 2)``; and
-case-folded equality, ``lower(s) = 'text'``, which ranges cannot decide, but sketches of trigrams can.
+"""Comparisons of scalars and of row values: ``= <> < <= > >=``, IS [NOT] DISTINCT FROM, BETWEEN and IN over lists.
 
-Two scalars are compared in the type to which the dialect casts them.
+Two scalars are compared in the type to which the dialect casts them. Of case-folded equality, ``lower(s) = 'text'``,
+ranges decide nothing, but sketches of trigrams can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding, distribute, opaque
-from zskip.binder.source_text import span, without_parentheses
+from zskip.binder.source_text import span, text_range, without_parentheses
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
 from zskip.language import literals, tree
@@ -22,13 +25,13 @@ from zskip.language.bound import Dialect
 from zskip.language.functions import widths
 from zskip.language.functions.dates import zone_of
 from zskip.language.functions.widths import approximate, is_exact, is_number, is_wide
-from zskip.language.literals import Fit, Refused, fit, has_fixed_offset
+from zskip.language.literals import Fit, Refused, constant, fit, has_fixed_offset, unified
 from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.render import type_name
-from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque, Scalar, Why
+from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque, Reference, Scalar, Why
 
 
-def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:
+def _one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:
     """Two scalars, cast to the type in which the dialect compares them. Raises `Refused` if that is not known."""
     if left.type == right.type:
         return left, right
@@ -95,10 +98,10 @@ def bind_comparison(binding: Binding, op: str, left: Scalar, right: Scalar, whol
     if isinstance(right, Literal):
         if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
             return tree.unknown()
-        require_comparable(binding, left.type, right.type, whole, True)
-        return literals.compare_fitted(op, left, fitted(binding, left, right.value))
-    require_comparable(binding, left.type, right.type, whole, False)
-    return tree.compare(op, *one_type(left, right, binding.dialect))
+        _require_comparable(binding, left.type, right.type, whole, True)
+        return literals.compare_fitted(op, left, _fitted(binding, left, right.value))
+    _require_comparable(binding, left.type, right.type, whole, False)
+    return tree.compare(op, *_one_type(left, right, binding.dialect))
 
 
 def _may_be_nan(constant: Scalar) -> bool:
@@ -108,7 +111,7 @@ def _may_be_nan(constant: Scalar) -> bool:
     return not any(tree.paths_of(constant))
 
 
-def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+def _not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
     """``left IS NOT DISTINCT FROM right``, which is never NULL."""
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Literal) and not side.value.is_valid:
@@ -119,7 +122,7 @@ def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr)
     return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
 
 
-def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
+def _fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     """A constant converted to a term's type. Raises `Refused`."""
     if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
         raise Refused("a string compared with a computed number: the cast is left to the engine", Cause.ENGINE_CASTS)
@@ -132,9 +135,11 @@ def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     return nearest
 
 
-def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
+def _require_comparable(
+    binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool
+) -> None:
     """Raises `IncomparableTypes`, pointing at the comparison ``whole``. ``literal``: the right side is one."""
-    if not are_comparable(left, right, literal):
+    if not _are_comparable(left, right, literal):
         one, other = (type_name(type, binding.dialect.name) for type in (left, right))
         unquoted = literal and (_kind(left), _kind(right)) == ("moment", "number")
         hint = " Dates and times need quotes: '2025-03-01'." if unquoted else ""
@@ -142,13 +147,13 @@ def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, 
         raise IncomparableTypes(message, binding.source.text, span(binding.source, whole))
 
 
-def may_round(*scalars: Scalar) -> bool:
+def _may_round(*scalars: Scalar) -> bool:
     """Whether a cast of the scalars to a common type may round: some are floats, and others are other numbers."""
     types = {each.type for each in scalars if _kind(each.type) == "number"}
     return len(types) > 1 and any(t.is_floating(each) for each in types)
 
 
-def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
+def _are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
     """Whether dialects compare two types; with a ``literal``, a string is comparable to any type."""
     kinds = {_kind(left), _kind(right)}
     return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
@@ -181,7 +186,7 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
     if binding.dialect.name == "duckdb" and _are_chained(left, right):
         message = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
         raise SqlSyntaxError(message, binding.source.text, span(binding.source, whole))
-    parts = [row_of(left), row_of(right)]
+    parts = [_row_of(left), _row_of(right)]
     try:
         if parts[0] is not None and parts[1] is not None:
             return _rows(binding, op, parts[0], parts[1], whole)
@@ -192,27 +197,27 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
         if op != "=":
             return opaque(binding, whole, refusal.why)
         left, right = (left, right) if literal_value(left, binding) is None else (right, left)
-        return case_folded_equality(binding, left, [right], whole, refusal.why)
+        return _case_folded_equality(binding, left, [right], whole, refusal.why)
 
 
 def distinct(binding: Binding, node: exp.Expr) -> Node:
     """``a IS [NOT] DISTINCT FROM b`` and Spark's ``a <=> b``."""
     equal = distribute(
-        lambda a, b: not_distinct(binding, a, b, node), binding.value(node.this), binding.value(node.expression)
+        lambda a, b: _not_distinct(binding, a, b, node), binding.value(node.this), binding.value(node.expression)
     )
     return equal if isinstance(node, exp.NullSafeEQ) else tree.not_(equal)
 
 
 def _rows(binding: Binding, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
     """A comparison of row values. With a NULL in one of them the outcome depends on the dialect, and is left open."""
-    pairs = row_pairs(binding, [binding.scalar(each) for each in left], right)
+    pairs = _row_pairs(binding, [binding.scalar(each) for each in left], right)
     if op not in ("=", "<>"):
         return _ordered_rows(binding, op, pairs, whole)
-    equal = any_row(binding, [pairs], whole)
+    equal = _any_row(binding, [pairs], whole)
     return equal if op == "=" else tree.not_(equal)
 
 
-def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
+def _row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
     """The pairs of corresponding parts of two row values. Raises `Refused`."""
     if len(left) != len(right):
         raise Refused("row values of different lengths")
@@ -226,7 +231,7 @@ _MOST_ROWS = 250
 """Rows of constants that are proved one by one."""
 
 
-def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
+def _any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where all pairs of any row are equal; FALSE or NULL elsewhere."""
     legs = [tree.and_([_equal_parts(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
     equal = tree.or_(legs) if len(rows) <= _MOST_ROWS else _many_rows(legs)
@@ -254,7 +259,7 @@ def _equal_parts(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr)
     constants = [side.value.is_valid for side in (left, right) if isinstance(side, Literal)]
     if constants and all(constants):
         return bind_comparison(binding, "=", left, right, whole)
-    return not_distinct(binding, left, right, whole)
+    return _not_distinct(binding, left, right, whole)
 
 
 def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
@@ -283,7 +288,7 @@ def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]],
     return tree.Choose(tree.or_([tree.IsNull(side) for side in nullable]), with_null, ordered(part))
 
 
-def row_of(node: exp.Expr) -> list[exp.Expr] | None:
+def _row_of(node: exp.Expr) -> list[exp.Expr] | None:
     """The parts of a row value; None if the expression is not one."""
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
@@ -295,7 +300,7 @@ def row_of(node: exp.Expr) -> list[exp.Expr] | None:
 _MAX_TEXTS = 1_000
 
 
-def case_folded_equality(
+def _case_folded_equality(
     binding: Binding, left: exp.Expr, right: Sequence[exp.Expr], whole: exp.Expr, why: Why
 ) -> Node:
     """``lower(s) = 'text'`` or ``lower(s) IN (…)`` as opaque, with the texts that ``s`` must contain in any case.
@@ -321,3 +326,130 @@ def case_folded_equality(
             alternatives.append(and_of_known(contains_conditions(subject, [text.value.as_py()], any_case=True)))
     known = [each for each in alternatives if each is not None]
     return replace(unproved, implies=tree.or_(known)) if len(known) == len(alternatives) else unproved
+
+
+# BETWEEN, and IN over lists.
+
+_MAX_TERMS = 1_000
+"""Expressions in a list that are not constants: each of them becomes a comparison."""
+
+
+def between(binding: Binding, node: exp.Expr) -> Node:
+    """``x BETWEEN low AND high``."""
+
+    def bound(term: Scalar, low: Scalar, high: Scalar) -> Node:
+        if isinstance(low, Literal) and isinstance(high, Literal) and binding.dialect.name != "spark":
+            low, high = (Literal(value) for value in unified([low.value, high.value]))
+        elif (
+            binding.dialect.name != "spark"
+            and len({term.type, low.type, high.type}) > 1
+            and _may_round(term, low, high)
+        ):
+            raise Refused(
+                "BETWEEN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES
+            )
+        inside = tree.and_(
+            [bind_comparison(binding, ">=", term, low, node), bind_comparison(binding, "<=", term, high, node)]
+        )
+        if not node.args.get("symmetric"):
+            return inside
+        swapped = tree.and_(
+            [bind_comparison(binding, ">=", term, high, node), bind_comparison(binding, "<=", term, low, node)]
+        )
+        return tree.or_([inside, swapped])
+
+    return distribute(
+        bound, binding.value(node.this), binding.value(node.args["low"]), binding.value(node.args["high"])
+    )
+
+
+def in_(binding: Binding, node: exp.Expr) -> Node:
+    """``x IN (…)`` and ``(x, y) IN (…)``."""
+    if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+        return opaque(binding, node, "IN over something other than a list")
+    row = _row_of(node.this)
+    if row is not None:
+        rows = [_row_of(each) for each in node.expressions]
+        if None in rows:
+            raise Refused("row values among something other than row values")
+        left = [binding.scalar(each) for each in row]
+        return _any_row(binding, [_row_pairs(binding, left, each) for each in rows if each is not None], node)
+    try:
+        subject = binding.value(node.this)
+        values = _given_list(binding, node)
+        if values is not None:
+            if not len(values):
+                return tree.or_([])  # FALSE, even for NULL
+            if binding.dialect.name == "duckdb" and isinstance(values, list):
+                # A list contains a value or does not, whether NULL is in it or not.
+                values = [each for each in values if each is not None]
+            return distribute(lambda term: _in_given(binding, term, values, node), subject)
+        if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MAX_TERMS:
+            raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are not constants")
+        scalars = [binding.scalar(each) for each in node.expressions]
+        if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _may_be_list_value(
+            binding, node
+        ):
+            raise Refused("IN over a list value that contains NULL")
+        return distribute(lambda term: _in_scalars(binding, term, scalars, node), subject)
+    except Refused as refusal:
+        return _case_folded_equality(binding, node.this, node.expressions, node, refusal.why)
+
+
+def _given_list(binding: Binding, node: exp.Expr) -> pa.Array | list[Any] | None:
+    """The list that is the only operand of an IN: a parameter or a long written one; None for other operands."""
+    only = node.expressions[0] if len(node.expressions) == 1 else None
+    value = binding.source.values.get(only.meta.get("start", -1)) if isinstance(only, exp.Literal) else None
+    return value.value if value is not None and isinstance(value.value, pa.Array | list) else None
+
+
+def _in_given(binding: Binding, term: Scalar, values: pa.Array | list[Any], node: exp.Expr) -> Node:
+    if isinstance(values, list) or isinstance(term, Literal) or not len(values):
+        scalars: list[Scalar] = [Literal(each if isinstance(each, pa.Scalar) else constant(each)) for each in values]
+        return _in_scalars(binding, term, scalars, node)
+    _require_comparable(binding, term.type, values.type, node, True)
+    if term.type == values.type or (t.is_integer(term.type) and t.is_integer(values.type)):
+        return among(term, values)
+    if t.is_decimal(values.type) and isinstance(term, Reference) and t.is_integer(term.type) | t.is_decimal(term.type):
+        _fitted(binding, term, values[0])  # raises `Refused` for one value if it does for all
+        exact = pc.equal(pc.round(values, getattr(term.type, "scale", 0), "towards_zero"), values)
+        with suppress(pa.ArrowInvalid):  # some do not fit the term's type: fit them one by one below
+            return tree.in_(term, values.filter(exact).cast(term.type))
+    return _in_list(binding, term, list(values), node)
+
+
+def among(term: Scalar, values: pa.Array) -> Node:
+    """``term IN values`` of its type, or for an integer term int64 values; those that it cannot have are dropped."""
+    if term.type == values.type:
+        return tree.in_(term, values)
+    low, high = t.limits(term.type)
+    inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
+    return tree.in_(term, values.filter(inside).cast(term.type))
+
+
+def _may_be_list_value(binding: Binding, node: exp.Expr) -> bool:
+    """Whether the list may be a list value, in square brackets: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""
+    start, _ = text_range(node)
+    return "[" in binding.source.text[start:] or (start == 0 and "[" in binding.source.text)
+
+
+def _in_scalars(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
+    if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
+        return _in_list(binding, term, [each.value for each in scalars if isinstance(each, Literal)], node)
+    if _may_round(term, *scalars):
+        raise Refused("IN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES)
+    return tree.or_([bind_comparison(binding, "=", term, each, node) for each in scalars])
+
+
+def _in_list(binding: Binding, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
+    floors: list[pa.Scalar] = []
+    or_null = False
+    for value in unified(values):
+        if not value.is_valid:
+            or_null = True
+            continue
+        _require_comparable(binding, term.type, value.type, node, True)
+        fit = _fitted(binding, term, value)
+        if fit.exact and fit.floor is not None:
+            floors.append(fit.floor)
+    return tree.in_(term, pa.array(floors, term.type), or_null)
