@@ -72,7 +72,8 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
 
 
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+QUOTED_NAME = re.compile(r'"((?:[^"]|"")*)"')
+"""A name in double quotes, which are doubled in it."""
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def split_path(path: str) -> tuple[str, ...]:
     parts: list[str] = []
     position = 0
     while True:
-        if found := _QUOTED.match(path, position):
+        if found := QUOTED_NAME.match(path, position):
             parts.append(found[1].replace('""', '"'))
             position = found.end()
         else:  # also for a quote that is not closed: such a name is not found, or is a column's

@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from zskip.core.schema import identifier
+from zskip.core.schema import QUOTED_NAME, identifier
 
 _SCAN = "PYTHON_ARROW_SCAN"
 GROUPS = frozenset({"HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY"})
 """The operators of GROUP BY."""
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 ORDINAL = re.compile(r"#(\d+)")
 """How an operator prints a column of its input, by its number."""
@@ -183,7 +182,7 @@ def _renamed(condition: str, printed: Mapping[str, str], quoted: Collection[str]
     """
     lowered = {column.lower() for column in printed.values()}
     text = condition.lower()
-    bare = _QUOTED.sub("", text)
+    bare = QUOTED_NAME.sub("", text)
     if any(name in (text if '"' in name else bare) for name in quoted):
         return None
     pieces = _PIECE.findall(condition)
