@@ -148,3 +148,11 @@ def test_a_struct_is_null_only_where_all_that_it_holds_is(
     fields = {"s.a": both, "s.B.c": second, "s.B.D": both, "flat.a": second, "flat.b": both}
     found = pruning.outcomes(bind(sql, schema), statistics_of(**fields))
     assert (found.may_match.tolist(), found.all_match.tolist()) == (may_match, all_match)
+
+
+def test_a_list_of_null_alone_is_null_also_for_a_type_without_order(tmp_path: Path) -> None:
+    rows = pa.table({"n": [1, 2, 3], "l": [[1], [2], None]})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=3)
+    for sql in ("(l IN (NULL)) IS NULL", "coalesce(l IN (NULL), TRUE)"):
+        assert table.plan(sql).to_arrow().equals(rows), sql
+    assert not table.plan("NOT (l IN (NULL))").paths

@@ -119,13 +119,15 @@ class Steps:
 
     @staticmethod
     def among(term: Scalar, values: pa.Array, or_null: bool) -> Steps:
-        """``term IN values``; the values are sorted and distinct."""
+        """``term IN values``; the values are sorted and distinct. A type without order has none."""
+        miss = NULL if or_null else FALSE
+        if not len(values):
+            return Steps(term, _no_cuts(term), np.array([miss], np.uint8), miss, NULL)
         nan = FALSE
         if t.is_floating(values.type):
             is_nan = pc.is_nan(values)
             nan = TRUE if pc.any(is_nan).as_py() else FALSE
             values = values.filter(pc.invert(is_nan))
-        miss = NULL if or_null else FALSE
         before, after = cuts_at(term.type, values, False), cuts_at(term.type, values, True)
         cells = np.full(len(before) + len(after) + 1, miss, np.uint8)
         cells[1::2] = TRUE

@@ -251,7 +251,9 @@ def _compiled(node: Node) -> Proof:
         case Compare(op, left, right):
             return _comparison(op, left, right, node)
         case In(term, values, or_null):
-            return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
+            if len(values) and key_family(term.type) is None:
+                return Opaque("", (), Why(f"IN over {term.type}"))
+            return Steps.among(term, values, or_null)
         case IsNull(term):
             return Steps.is_null(term)
         case And(parts):
@@ -326,15 +328,6 @@ def _steps_of(proof: Proof, term: Scalar) -> Steps | None:
         case Joint(conjunction, ()):
             return Steps.constant(term, TRUE if conjunction else FALSE)
     return None
-
-
-def _opaque(term: Scalar, node: In) -> Proof:
-    if len(node.values) == 0:
-        # Never TRUE, whatever the type: FALSE for a value, NULL for NULL.
-        return Steps.is_null(term)._mapped(
-            np.array([0, NULL if node.or_null else FALSE, 0, 0, 0, 0, 0, 0] * 2, np.uint8)
-        )
-    return Opaque("", (), Why(f"IN over {term.type}"))
 
 
 def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
