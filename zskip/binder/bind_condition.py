@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from sqlglot import exp
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
-from zskip.binder.typed_conditions import predicate
+from zskip.binder.typed_conditions import predicate, printed
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnsupportedSql, in_quotes, shown
 from zskip.language import Predicate, conjunction, tree
@@ -66,19 +65,17 @@ def _ibis(expression: Any, schema: Schema) -> list[str | None]:
     return [part.sql(dialect="duckdb") for part in parts]
 
 
-def _imported(name: str) -> Conjuncts:
-    # Converters import the library that they convert from, so they are imported only when needed.
-    conjuncts: Conjuncts = import_module(f"zskip.binder.{name}").conjuncts
-    return conjuncts
-
-
 def _converter(expression: object) -> Conjuncts | None:
     """The converter of the library that an expression belongs to; None for other objects."""
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(expression).__mro__}
     if ("pyarrow", "Expression") in kinds:
-        return _imported("from_arrow")
+        from zskip.binder import from_arrow  # most look-ups are SQL
+
+        return from_arrow.conjuncts
     if ("polars", "Expr") in kinds:
-        return _imported("from_polars")
+        from zskip.binder import from_polars
+
+        return from_polars.conjuncts
     if kinds & {("ibis", "BooleanValue"), ("ibis", "Deferred")}:
         return _ibis
     if kinds & {("duckdb", "Expression"), ("_duckdb", "Expression")}:
@@ -102,11 +99,9 @@ def bind_expression(expression: object, schema: Schema, now: datetime | None = N
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         library = type(expression).__module__.partition(".")[0].strip("_")
-        try:
-            printed = f": {expression}"
-        except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
-            printed = ""
-        raise UnsupportedSql(f"A part of this {library} expression cannot be read{printed}. Write it in SQL.")
+        text = printed(expression)
+        shown_text = "" if text is None else f": {text}"
+        raise UnsupportedSql(f"A part of this {library} expression cannot be read{shown_text}. Write it in SQL.")
     return conjunction([_bound(part, schema, now) for part in known])
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.binder.typed_conditions import compared, listed_in, text_test, unproved
+from zskip.binder.typed_conditions import compared, listed_in, printed, text_test, unproved
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier, join_path, unknown_column
 from zskip.language import tree
@@ -52,12 +52,11 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
         return [None]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
-    try:
-        printed = str(expression)
-    except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+    text = printed(expression)
+    if text is None:
         return [None]
     # Only the printed form shows how is_in treats NULL; the message does not.
-    nulls_match = "null_matching_behavior=" not in printed.replace("null_matching_behavior=MATCH", "")
+    nulls_match = "null_matching_behavior=" not in text.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Converter(schema, names, nulls_match)))
 
 

@@ -26,6 +26,14 @@ def predicate(node: Node, schema: Schema) -> Predicate:
     return Predicate(None, None, node, schema, _DUCKDB)
 
 
+def printed(expression: object) -> str | None:
+    """An expression as its library prints it; None if pyarrow has cut a long list in the middle of a character."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError:
+        return None
+
+
 def compared(schema: Schema, op: str, column: Reference, value: Any) -> Node:
     """``column op value``; opaque if zskip might compare them otherwise than DuckDB."""
     try:

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from zskip.binder.bind_condition import provable_part
+from zskip.binder.typed_conditions import printed
 from zskip.core.schema import identifier
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import holds_floats
@@ -147,9 +148,8 @@ def _is_misread(filter: pc.Expression | None, schema: pa.Schema) -> bool:
     """
     if filter is None:
         return False
-    try:
-        text = str(filter)
-    except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+    text = printed(filter)
+    if text is None:
         return True
     floats = [field.name for field in schema if holds_floats(field.type)]
     return "nan" in text or ("is_in(" in text and any(name in text for name in floats))
