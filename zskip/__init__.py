@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from zskip.core.late_loading import lazy_names, register
+from zskip.core.late_loading import ENGINES, lazy_names
 from zskip.errors import (
     CommitConflict,
     CorruptFile,
@@ -90,16 +88,15 @@ _HOMES = {
     **{name: (name,) for name in ("bench", "curves", "layouts", "plot", "polars", "spark")},
 }
 
-_ENGINES = {
-    "arrow": "zskip.engines.arrow",
-    "duckdb": "zskip.engines.duckdb",
-    "picture": "zskip.inspect.explore",
-    "spark": "zskip.spark.handoff",
-    "spark session": "zskip.spark.spark_backend",
-}
-for _name, _home in _ENGINES.items():
-    register(_name, partial(import_module, _home))
-
+ENGINES.update(
+    {
+        "arrow": "zskip.engines.arrow",
+        "duckdb": "zskip.engines.duckdb",
+        "picture": "zskip.inspect.explore",
+        "spark": "zskip.spark.handoff",
+        "spark session": "zskip.spark.spark_backend",
+    }
+)
 
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -1,6 +1,6 @@
 """What is loaded on first use: engines by name, which a plan calls without importing them, names of packages, and `pc`.
 
-`zskip/__init__` registers the engines of the package.
+`zskip/__init__` names the engines of the package.
 """
 
 from __future__ import annotations
@@ -9,30 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zskip.errors import InvalidOption, nearest
-
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-__all__ = ["engine", "lazy_names", "pc", "register"]
+__all__ = ["ENGINES", "engine", "lazy_names", "pc"]
 
-_LOADERS: dict[str, Callable[[], Any]] = {}
-
-
-def register(name: str, load: Callable[[], Any]) -> None:
-    """Register an engine: ``load`` returns the module that holds its functions."""
-    _LOADERS[name] = load
+ENGINES: dict[str, str] = {}
+"""The module that holds an engine's functions, by the engine's name."""
 
 
 def engine(name: str) -> Any:
-    """The module of an engine. Raises `InvalidOption` for an unknown engine, and the errors of loading the module.
+    """The module of an engine. Raises the errors of loading it.
 
     >>> engine("arrow").__name__
     'zskip.engines.arrow'
     """
-    if name not in _LOADERS:
-        raise InvalidOption(f'There is no engine "{name}".{nearest(name, _LOADERS)}')
-    return _LOADERS[name]()
+    return import_module(ENGINES[name])
 
 
 # Names that a package imports on first use, so that a process loads only what it calls.
