@@ -277,7 +277,7 @@ def _may_pad(column: _Column) -> bool:
 # layout does not cluster: if line items are clustered by date, the keys of one year's orders are in that year's files.
 
 # Seconds per query, per file and per row, on a typical machine, for local files of which some columns are read.
-_QUERY_SECONDS, FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
+_QUERY_SECONDS, FILE_SECONDS, ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
 # The share of a file's rows that is expected to match conditions or keys, if the file is not known to match as a whole.
 MATCHING_SHARE = 0.1
 # Pruning a table in a join does not pay below these seconds if the table has at least this many rows.
@@ -326,7 +326,7 @@ class JoinedTable:
         """
         survivors = self.survivors
         skipped = len(survivors.index) - len(survivors.numbers)
-        if not 0 < skipped * FILE_SECONDS < _LEAST_SAVED or self._rows < _MANY_ROWS:
+        if not 0 < skipped * FILE_SECONDS < _LEAST_SAVED or known_rows(self.survivors) < _MANY_ROWS:
             return self
         if survivors.changes or survivors.index.storage.local is None:
             return self
@@ -341,33 +341,28 @@ class JoinedTable:
     @property
     def seconds(self) -> float:
         """The expected time to read the surviving files."""
-        return float(len(self.survivors) * FILE_SECONDS + self._rows * _ROW_SECONDS)
-
-    @property
-    def saved_seconds(self) -> float:
-        """The expected time to read the skipped files; infinite if it is unknown."""
-        totals = self.survivors.index.snapshot.totals
-        if len(self.survivors) == self.survivors.total_files:
-            return 0.0
-        if totals.rows is None:
-            return np.inf
-        return totals.files * FILE_SECONDS + totals.rows * _ROW_SECONDS - self.seconds
-
-    @property
-    def _rows(self) -> int:
-        known: int = self.survivors.once("rows", lambda: pc.sum(self.survivors.rows).as_py() or 0)
-        return known
+        return read_seconds(self.survivors)
 
     @property
     def expected_rows(self) -> float:
         """The expected number of rows that satisfy its conditions and keys."""
         if self.keys:
-            return self._rows * MATCHING_SHARE
+            return known_rows(self.survivors) * MATCHING_SHARE
         return self.survivors.once("expected rows", self._expected_rows)
 
     def _expected_rows(self) -> float:
         file_rows = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
         return float(file_rows @ np.where(self.survivors.all_match, 1.0, MATCHING_SHARE))
+
+
+def known_rows(survivors: Survivors) -> int:
+    """The rows of the surviving files of which the index knows the number."""
+    return survivors.once("rows", lambda: pc.sum(survivors.rows).as_py() or 0)
+
+
+def read_seconds(survivors: Survivors) -> float:
+    """The expected time to read the surviving files."""
+    return float(len(survivors) * FILE_SECONDS + known_rows(survivors) * ROW_SECONDS)
 
 
 Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | None]

@@ -40,7 +40,17 @@ from zskip.statements.duckdb.stubs import (
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 from zskip.statements.duckdb.table_places import edited, explained_start
 from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
-from zskip.statements.joins import JoinedTable, JoinKeys, column_of, join_keys, prune_by_keys, untraced
+from zskip.statements.joins import (
+    FILE_SECONDS,
+    ROW_SECONDS,
+    JoinedTable,
+    JoinKeys,
+    column_of,
+    join_keys,
+    prune_by_keys,
+    read_seconds,
+    untraced,
+)
 from zskip.statements.plan_tree import Node, Scan, StubColumns
 
 if TYPE_CHECKING:
@@ -278,8 +288,13 @@ def _after_row_rules(
 
 
 def _saved_seconds(table: PrunedTable) -> float:
-    """As `JoinedTable.saved_seconds`, after all rules."""
-    return np.inf if table.index_rows is not None else JoinedTable("", table.survivors).saved_seconds
+    """The expected time to read the files that all rules skip; infinite if it is unknown."""
+    totals = table.survivors.index.snapshot.totals
+    if not table.gains:
+        return 0.0
+    if table.index_rows is not None or totals.rows is None:
+        return np.inf
+    return totals.files * FILE_SECONDS + totals.rows * ROW_SECONDS - read_seconds(table.survivors)
 
 
 # --- queries that the rules need ---
