@@ -35,6 +35,7 @@ ORDERABLE = {
     "duration": pa.array([3, -1, None], pa.duration("us")),
     "dictionary": pa.array(["b", "a", None]).dictionary_encode(),
     "dictionary of numbers": pa.array([7, 5, None]).dictionary_encode(),
+    "dictionary of floats": pa.array([7.5, 5.5, None]).dictionary_encode(),
 }
 
 

@@ -120,8 +120,10 @@ def _merged(column: ColumnStatistics) -> ColumnStatistics:
 
 def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
     values = column.encoded(rows)
-    if t.is_dictionary(values.type) and any(chunk.dictionary.null_count for chunk in values.chunks):
-        values = values.cast(column.type)  # a null in the dictionary, which the indices do not mark
+    if t.is_dictionary(values.type) and (
+        may_hold_nan(column.type) or any(chunk.dictionary.null_count for chunk in values.chunks)
+    ):
+        values = values.cast(column.type)  # NaN and null in the dictionary, which the indices do not mark
     if (fixed := _bounds_of_slices(values, cuts)) is not None:
         zeros, exact = pa.array(np.zeros(len(cuts) - 1, np.int64)), pa.repeat(True, len(cuts) - 1)
         return ColumnStatistics(*fixed, zeros, zeros, exact, exact)
