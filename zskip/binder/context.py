@@ -17,7 +17,6 @@ from sqlglot import exp
 from zskip.binder.names import Names
 from zskip.binder.source_text import SourceText, end_with_parentheses, span, span_with_parentheses, text_range
 from zskip.core import types as t
-from zskip.core.schema import Schema
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.language import tree
 from zskip.language.bound import Dialect
@@ -90,7 +89,6 @@ class Binding(Protocol):
     ``checked``: the parsed expressions, by id, that are known to contain no aggregate and no subquery.
     """
 
-    schema: Schema
     dialect: Dialect
     source: SourceText
     names: Names

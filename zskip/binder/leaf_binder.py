@@ -39,7 +39,7 @@ class Binder:
     """Binds the leaves of one source text. The rules of ``predicates`` and ``functions`` call it for subexpressions."""
 
     def __init__(self, names: Names) -> None:
-        self.names, self.schema, self.dialect, self.source = names, names.schema, names.dialect, names.source
+        self.names, self.dialect, self.source = names, names.dialect, names.source
         self.checked: dict[int, exp.Expr] = {}
 
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
@@ -51,7 +51,7 @@ class Binder:
         size = tree.size(found)
         if size > _MAX_NODES and size > len(text()):
             found = opaque(self, node, "nested choices with too many parts")
-        return computable(self.schema, self.dialect, found, text)
+        return computable(self.names.schema, self.dialect, found, text)
 
     def predicate(self, node: exp.Expr) -> Node:
         """Binds an expression as a predicate."""
