@@ -19,7 +19,7 @@ from zskip.binder.source_text import SourceText, end_with_parentheses, span, spa
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.language import tree
-from zskip.language.bound import Dialect
+from zskip.language.functions.function import ArgumentBinder
 from zskip.language.literals import Refused
 from zskip.language.render import type_name
 from zskip.language.tree import Literal, Node, Opaque, Scalar, Why
@@ -83,23 +83,18 @@ def samples(values: Iterable[Value]) -> tuple[Scalar, ...]:
     return tuple(scalar for _, scalar in found)
 
 
-class Binding(Protocol):
+class Binding(ArgumentBinder, Protocol):
     """The binding of one text. A rule is a function of it and of a parsed expression.
 
     ``checked``: the parsed expressions, by id, that are known to contain no aggregate and no subquery.
     """
 
-    dialect: Dialect
     source: SourceText
     names: Names
     checked: dict[int, exp.Expr]
 
     def predicate(self, node: exp.Expr) -> Node:
         """Binds an expression as a predicate. Unsupported expressions become opaque."""
-        ...
-
-    def scalar(self, node: exp.Expr) -> Scalar:
-        """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""
         ...
 
     def value(self, node: exp.Expr) -> Value:

@@ -24,7 +24,7 @@ class ArgumentBinder(Protocol):
     dialect: Dialect
 
     def scalar(self, node: exp.Expr) -> Scalar:
-        """Binds an argument. Raises `Refused` for unsupported expressions."""
+        """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""
         ...
 
 
