@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
+import zskip.spark
 from zskip.advisor.query_logs.spark_event_log import condition_of
+from zskip.binder.workload_sql import table_query
 from zskip.cli.main import main
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, UnreadableFile
 from zskip.writer.workload_input import queries_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = pa.table({"a": range(1000), "b": [f"x{number}" for number in range(1000)]})
 
@@ -209,3 +219,74 @@ TYPED = Schema(
 )
 def test_pushed_filters_are_read(filters: str, condition: str | None) -> None:
     assert condition_of(filters, TYPED, "Europe/Paris") == condition
+
+
+# --- the scans of a real event log of Spark become a workload: plans by it are those by the queries that ran ---
+
+
+SCANNED = pa.table(
+    {
+        "a": range(400),
+        "b": [f"x, {number})" for number in range(400)],
+        "d": [dt.date(2020, 1, 1) + dt.timedelta(number) for number in range(400)],
+        "t": pa.array([dt.datetime(2020, 1, 1) + dt.timedelta(hours=n) for n in range(400)], pa.timestamp("us", "UTC")),
+        "m": pa.array([Decimal(number) / 100 for number in range(400)], pa.decimal128(12, 2)),
+        "s": [{"x": number} for number in range(400)],
+    }
+)
+QUERIES = [
+    "a = 5",
+    "b = 'x, 7)'",
+    "d >= DATE '2020-02-01' AND d < DATE '2020-03-01'",
+    "t < TIMESTAMP '2020-01-02 03:04:05.5'",
+    "m > 3.5 OR a <= 7",
+    "a IN (1, 2, 399) OR b LIKE 'x, 5%'",
+    "NOT (a < 30)",
+    "s.x = 7",
+]
+
+
+@contextmanager
+def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Spark's own writer of event logs, on the session that is there."""
+    context = spark.sparkContext._jsc.sc()
+    jvm = spark._jvm
+    assert jvm is not None
+    nothing = jvm.scala.Option.empty()
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    folder.mkdir()
+    address = jvm.java.net.URI(folder.as_uri())
+    writer = jvm.org.apache.spark.scheduler.EventLoggingListener("app-1", nothing, address, context.conf(), hadoop)
+    writer.start()
+    context.addSparkListener(writer)
+    try:
+        yield
+    finally:
+        context.listenerBus().waitUntilEmpty()
+        context.removeSparkListener(writer)
+        writer.stop()
+
+
+@pytest.mark.spark
+def test_scans_plan_as_the_queries_that_ran(spark: SparkSession, tmp_path: Path) -> None:
+    table = zskip.write(SCANNED, tmp_path / "conn", by=["a"], files=20)
+    (tmp_path / "other").mkdir()
+    pq.write_table(SCANNED, tmp_path / "other" / "0.parquet")
+    with event_log(spark, tmp_path / "log"):
+        plain = spark.read.parquet(str(tmp_path / "conn"))
+        pruned = zskip.spark.table(spark, str(tmp_path / "conn"))
+        for frame in (plain, pruned):
+            for query in QUERIES:
+                frame.where(query).select("a", "b").collect()
+        plain.select("a").collect()
+        spark.read.parquet(str(tmp_path / "other")).where("a = 3").collect()
+    found = table.logged_queries(spark_event_log=tmp_path / "log")
+    assert len(found.queries) == 2 * len(QUERIES)
+    assert found.left_out == {"has no condition on its columns": 1, "reads other tables": 1}
+    for text, query in zip(found.queries, 2 * QUERIES, strict=True):
+        read = table_query(text, table._index.snapshot.schema)
+        assert read is not None
+        assert table.plan(read.condition).paths == table.plan(query).paths, query
+        assert {"a", "b"} <= (read.columns or set())
+        assert "m" not in (read.columns or ()) or "m" in query
+    assert table.advise(found.queries).groups

@@ -1,4 +1,4 @@
-"""The law of laws against Spark: every outcome that Spark shows for a row is in the `Outcomes` of its unit."""
+"""The laws against Spark: each outcome that it shows for a row is in the `Outcomes` of its unit, with sketches too."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.pruning.cases import load
 from tests.pruning.grammar import Grammar
 from tests.pruning.oracles import NAMES, NULL, breaches, described
 from tests.pruning.units import random_file_statistics, random_units
+from tests.tablelog.sketches.test_laws import LookUps, Shape, breaking, committed, random_table
 from zskip import pruning
 from zskip.binder import bind
 from zskip.errors import SqlError
@@ -155,3 +156,31 @@ def test_spark_confirms_every_answer_of_the_fixtures(spark: SparkSession, tmp_pa
         if yielded is None or not found <= case.outcomes or (found != case.outcomes and not case.loose):
             wrong.append(f"{case}: expected {sorted(case.outcomes)}, Spark shows {sorted(found)}")
     assert not wrong, "\n".join(wrong)
+
+
+# --- the law of sketches against Spark: none of the units that they skip holds a match ---
+
+LOOK_UPS, SKETCH_PARTS = 40, 60
+TEXTS = ("s", "s", "s", "s")
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, SKETCH_PARTS))])
+def test_sketches_exclude_no_outcome_that_spark_shows(spark: SparkSession, tmp_path: Path, part: int) -> None:
+    tally, failures = Counter[str](), list[str]()
+    for number in range(part * MORE, (part + 1) * MORE):
+        random, ansi = Random(70_000 + number), number % 2 == 1
+        table = random_table(random, KINDS + TEXTS, odd=False)
+        look_ups = LookUps(random, table, spark=True)
+        predicates = [look_ups.asked() for _ in range(LOOK_UPS)]
+        pq.write_table(plain(table.rows), tmp_path / f"{number}.parquet")
+        with session(spark, ansi=ansi, zone="UTC"):
+            frame = spark.createDataFrame(spark.read.parquet(str(tmp_path / f"{number}.parquet")).toArrow())
+            answers = yields(frame, predicates)
+        (tmp_path / str(number)).mkdir()
+        index = committed(tmp_path / str(number), random, table, Shape.drawn(random))
+        breaking_it = breaking(index, table, predicates, answers, tally, dialect="spark", timezone="UTC", ansi=ansi)
+        failures += [f"{number}: {failure}" for failure in breaking_it]
+    print(dict(tally))  # shown with -s
+    assert not failures, "\n\n".join(failures[:10])
+    assert tally["cases"] > LOOK_UPS * MORE / 2
+    assert tally["asked of the sketches first"] > 0

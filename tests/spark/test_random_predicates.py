@@ -15,8 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.spark.hostile import hostile
-from tests.tables import build_table
+from tests.tables import build_table, hostile
 from zskip import spark as zs
 from zskip.spark import catalyst
 from zskip.spark.jvm import Jvm

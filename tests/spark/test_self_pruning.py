@@ -19,8 +19,7 @@ import zskip
 import zskip.spark
 from tests import one_in
 from tests.spark.files import files_read
-from tests.spark.hostile import hostile
-from tests.tables import build_table, sorted_rows
+from tests.tables import build_table, hostile, sorted_rows
 from tests.test_small_tables import NONE, SCHEMA, small_tables
 from zskip import spark as zs
 from zskip.binder import bind

@@ -14,8 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import zskip
-from tests.spark.hostile import hostile
-from tests.tables import sorted_rows
+from tests.tables import hostile, sorted_rows
 from zskip import spark as zs
 from zskip.spark import data_source
 from zskip.spark.inferred_types import HiveRule, Inference

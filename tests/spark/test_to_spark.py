@@ -13,8 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zskip
-from tests.spark.hostile import hostile
-from tests.tables import build_table, plan_of, sorted_rows
+from tests.tables import build_table, hostile, plan_of, sorted_rows
 from zskip.errors import CorruptFile, SchemaError
 from zskip.plan import find_survivors
 from zskip.spark.data_source import Pushed, batches

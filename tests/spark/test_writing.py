@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import zskip
-from tests.spark.hostile import hostile
-from tests.tables import sorted_rows
+from tests.tables import hostile, sorted_rows
 from zskip import layouts
 from zskip import spark as zs
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import layout_expressions, spark_backend
+from zskip.spark.executor_footers import on_executors
 from zskip.spark.spark_session import setting
 from zskip.stats import collect
 from zskip.storage import Staged, open_storage
@@ -669,3 +670,46 @@ def test_a_condition_may_mention_columns_that_are_not_read(spark: SparkSession, 
     for where in ("x = NULL", "x = x AND id < 3"):
         wanted = table.plan(where, dialect="spark").to_arrow(["id"])["id"].to_pylist()
         assert sorted(row.id for row in table.plan(where, dialect="spark").to_spark(spark, ["id"]).collect()) == wanted
+
+
+# --- sketches of tables that Spark writes: the same as this machine's, through appends, deletes and optimize ---
+
+
+UIDS = [f"{number * 2654435761 % 2**32:08x}" for number in range(1200)]
+
+
+def with_uids(spark: SparkSession, first: int, last: int) -> object:
+    numbers = list(range(first, last))
+    table = pa.table({"n": numbers, "part": [number % 2 for number in numbers], "uid": UIDS[first:last]})
+    return spark.createDataFrame(table)
+
+
+def found_by_uid(table: zskip.Table, n: int) -> tuple[int, list[int]]:
+    plan = table.plan(f"uid = '{UIDS[n]}'")
+    return len(plan), plan.to_arrow(["n"])["n"].to_pylist()
+
+
+def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: Path) -> None:
+    sketches = {"uid": ["values", "substrings"], "part": "values"}
+    table = zs.write(with_uids(spark, 0, 1000), tmp_path / "t", by="n", files=5, partition_by="part", sketches=sketches)
+    assert found_by_uid(table, 77) == (1, [77])
+    assert len(table.plan(f"uid LIKE '%{UIDS[500][1:7]}%'")) <= 2
+    alone = zskip.write(table.to_arrow(), tmp_path / "alone", by="n", files=5, partition_by="part", sketches=sketches)
+    assert table._index.snapshot.sketches[0].segments[0].entries == 1000
+    assert alone._index.snapshot.sketches[0].segments[0].entries == 1000
+    table.append(with_uids(spark, 1000, 1200), session=spark)
+    assert found_by_uid(table, 1100) == (1, [1100])
+    table.delete(f"uid = '{UIDS[77]}'", session=spark)
+    assert found_by_uid(table, 77) == (0, [])
+    assert found_by_uid(table, 79) == (1, [79])
+    table.optimize(session=spark)
+    assert [len(each.segments) for each in table._index.snapshot.sketches] == [1, 1, 1]
+    assert found_by_uid(table, 1199) == (1, [1199])
+    table.drop_sketches("uid")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zskip.spark.spark_backend.on_executors", asked := Mock(side_effect=on_executors))
+        table.add_sketches({"uid": "values"}, session=spark)
+    assert asked.call_count == 1
+    assert found_by_uid(table, 1199) == (1, [1199])
+    read = zs.table(spark, str(tmp_path / "t")).where(f"uid = '{UIDS[500]}'")
+    assert [row.n for row in read.collect()] == [500]

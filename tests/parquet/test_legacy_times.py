@@ -1,4 +1,4 @@
-"""INT96 timestamps are microseconds everywhere, as DuckDB and Spark read them: nanoseconds end in 2262."""
+"""Times of old writers: INT96 is microseconds everywhere, as DuckDB and Spark read it; and Spark's legacy calendar."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip.errors import SchemaError
 
 LAST, FIRST, NOW = dt.datetime(9999, 12, 31, 23, 59, 59), dt.datetime(1, 1, 1), dt.datetime(2020, 1, 1, 1, 2, 3, 456789)
 TYPE, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -112,3 +114,53 @@ def test_files_of_other_writers_beside_int96_are_instants_too(tmp_path: Path, be
     table = zskip.write(str(tmp_path), tmp_path.with_name(f"{tmp_path.name} written"), by="id")
     assert table.schema.field("t").type == INSTANT
     assert table.to_arrow()["t"].to_pylist() == [NOW.replace(tzinfo=dt.UTC)] * 3
+
+
+# --- files in Spark's legacy calendar are laid out by Spark only: other readers show other dates than Spark ---
+
+
+OLD, NEW = dt.date(1560, 2, 20), dt.date(1582, 10, 15)
+OLD_TIME, NEW_TIME = dt.datetime(1899, 12, 31, 23), dt.datetime(1900, 1, 1)
+MARK = {"org.apache.spark.legacyDateTime": "", "org.apache.spark.version": "4.0.0"}
+SPARK_2 = {"org.apache.spark.version": "2.4.8"}
+
+
+def in_calendar(folder: Path, rows: dict[str, Any], marks: dict[str, str], **options: Any) -> str:
+    folder.mkdir()
+    table = pa.table({"id": range(4), **rows})
+    pq.write_table(table.replace_schema_metadata(marks), folder / "a.parquet", **options)
+    pq.write_table(table.slice(0, 1), folder / "b.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("marks", [MARK, SPARK_2])
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ({"d": [NEW, NEW, None, OLD]}, {}),
+        ({"d": [NEW_TIME, NEW_TIME, None, OLD_TIME]}, {"row_group_size": 1}),
+        ({"d": [NEW_TIME, NEW_TIME, None, OLD_TIME]}, {"use_deprecated_int96_timestamps": True}),
+        ({"d": [None, {"in": [NEW, OLD]}, None, None]}, {}),
+        ({"d": pa.array([[("a", OLD)], None, [], None], pa.map_(pa.string(), pa.date32()))}, {}),
+    ],
+)
+def test_old_values_are_refused(
+    tmp_path: Path, rows: dict[str, Any], options: dict[str, Any], marks: dict[str, str]
+) -> None:
+    folder = in_calendar(tmp_path / "t", rows, marks, **options)
+    with pytest.raises(SchemaError, match=r'a.parquet" was written by Spark in its legacy calendar, in which its "d"'):
+        zskip.write(folder, tmp_path / "copy", by="id")
+    with pytest.raises(SchemaError, match=r"zskip\.spark\.cluster"):
+        zskip.cluster(folder, by="id")
+    assert zskip.open(folder).count() == 5
+
+
+def test_new_values_and_unmarked_files_are_laid_out(tmp_path: Path) -> None:
+    for name, rows, marks in (
+        ("new", {"d": [NEW, NEW, None, NEW], "t": [NEW_TIME] * 4}, MARK),
+        ("unmarked", {"d": [OLD, NEW, None, NEW], "t": [OLD_TIME] * 4}, {}),
+    ):
+        folder = in_calendar(tmp_path / name, rows, marks)
+        assert zskip.write(folder, tmp_path / f"{name} copy", by="id").count() == 5
+        zskip.cluster(folder, by="id")
+        assert zskip.open(folder).count() == 5

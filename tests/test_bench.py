@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import zskip
+import zskip.spark
 from tests.tables import build_table
 from zskip import bench as benching
 from zskip.bench import bench
+from zskip.binder import bind
 from zskip.errors import InvalidOption, SqlSyntaxError, ZskipError
 
 
@@ -104,3 +106,35 @@ def test_the_gain_is_measured_against_the_table_as_it_was(tmp_path: Path) -> Non
     new.delete("b = 7")
     again = bench(new, ["b < 10"], runs=1, before=zskip.open(tmp_path / "new", version=1))
     assert "(10 rows, then 9)" in str(again)
+
+
+# --- the bench on Spark: both ways are timed, and compared ---
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_predicates_and_statements_are_timed_on_spark_too(table: Any) -> None:
+    queries = [
+        "a = 7",
+        "b IN (3, 4) AND a < 100",
+        "SELECT count(*) FROM conn",
+        f"FROM '{table.uri}' WHERE a < 5",
+        'WITH few AS (SELECT b, sum(a) AS "the {sum}" FROM conn WHERE conn.a < 50 GROUP BY b) SELECT * FROM few',
+    ]
+    report = bench(table, queries, runs=2, spark=True)
+    for one in report.timings:
+        assert min(one.spark_zskip_seconds or 0, one.spark_plain_seconds or 0) > 0
+    assert str(report).count("Spark") == len(queries)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_ways_that_disagree_on_spark_are_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benching, "bind", lambda text, *given, **options: bind(f"{text} AND b < 0", *given, **options))
+    with pytest.raises(ZskipError, match="gives 0 rows through zskip on Spark, but 4 over all files"):
+        bench(table, ["a = 7"], runs=1, spark=True)
+    honest = zskip.spark.table
+    monkeypatch.setattr(zskip.spark, "table", lambda *given: honest(*given).where("a <> 3"))
+    with pytest.raises(ZskipError, match="gives 16 rows through zskip on Spark, but 20 over all files"):
+        bench(table, ["SELECT b FROM conn WHERE a < 5"], runs=1, spark=True)
