@@ -121,7 +121,7 @@ def test_predicates_and_statements_are_timed_on_spark_too(table: Any) -> None:
         f"FROM '{table.uri}' WHERE a < 5",
         'WITH few AS (SELECT b, sum(a) AS "the {sum}" FROM conn WHERE conn.a < 50 GROUP BY b) SELECT * FROM few',
     ]
-    report = bench(table, queries, runs=2, spark=True)
+    report = bench(table, queries, runs=1, spark=True)
     for one in report.timings:
         assert min(one.spark_zskip_seconds or 0, one.spark_plain_seconds or 0) > 0
     assert str(report).count("Spark") == len(queries)
