@@ -1,11 +1,13 @@
-"""What every test may use: the real data that is committed under fixtures/; and which tests need Spark."""
+"""What every test may use: the committed data, Spark and servers of stores; and which tests need Spark."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from hypothesis import settings
 # The rules of pruning: a process's first statements over little data are not pruned before they are loaded.
 import zskip.statements.duckdb.pruned_tables  # noqa: F401
 from tests import FIXTURES, ROOT
+from tests.clouds import STORES, Place, unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +64,23 @@ def pytest_collection_finish() -> None:
 def fixtures() -> Path:
     """The folder of committed data: zeek.parquet, zeek_dns.parquet, flights.parquet."""
     return FIXTURES
+
+
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[str], Place]]:
+    """Servers by the scheme that they speak, with conditional puts, each started when it is first asked for.
+
+    All tests share their buckets: a test has folders of its own there.
+    """
+    with ExitStack() as running:
+
+        @functools.cache
+        def start(scheme: str) -> Place:
+            if missing := unavailable(scheme):
+                pytest.skip(missing)
+            return running.enter_context(STORES[scheme]())
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -252,6 +252,7 @@ def test_ten_thousand_statements_over_every_kind_of_change(star_tables: Star) ->
 
 FACTS = pa.table({"a": [1, 2, 3] * 60, "b": [1, 2, 3, 3] * 45, "v": range(180)})
 CUSTOMERS = pa.table({"k": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
+SWAPPED = pa.table({"k": [1, 2, 3], "region": ["EUROPE", "ASIA", "ASIA"]})
 
 
 def _facts(home: Path, **options: object) -> zskip.Table:
@@ -347,8 +348,12 @@ def test_explain_says_which_keys_no_join_has(tmp_path: Path, rows: pa.Table, joi
     assert explained.count("are not used: zskip finds no join") == unused
 
 
-def _equals_duckdb(statement: str, con: duckdb.DuckDBPyConnection, **tables: zskip.Table) -> str:
+EUROPEAN = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
+
+
+def _equals_duckdb(statement: str, con: duckdb.DuckDBPyConnection | None = None, **tables: zskip.Table) -> str:
     """Check the answer by that over the tables' rows; the text of `zskip.explain`."""
+    con = con or duckdb.connect()
     for name, table in tables.items():
         con.register(f"all_{name}", table.plan().to_arrow())
     whole = con.sql(statement.format(**{name: f"all_{name}" for name in tables})).fetchall()
@@ -372,12 +377,10 @@ def test_one_null_of_a_key_of_two_columns(tmp_path: Path) -> None:
     ):
         for grade in "xyz":
             statement = f"SELECT count(*) FROM {{facts}} f JOIN {{prices}} p ON {null_safe} WHERE grade = '{grade}'"
-            with duckdb.connect() as con:
-                assert "files skipped" in _equals_duckdb(statement, con, facts=facts, prices=prices)
+            assert "files skipped" in _equals_duckdb(statement, facts=facts, prices=prices)
     # By one of the keys, a row of the facts has other partners than the one whose attributes it has.
-    with duckdb.connect() as con:
-        statement = "SELECT count(*) FROM {facts} f JOIN {prices} p ON ck = a WHERE grade = 'x'"
-        assert "are not used: zskip finds no join" in _equals_duckdb(statement, con, facts=facts, prices=prices)
+    statement = "SELECT count(*) FROM {facts} f JOIN {prices} p ON ck = a WHERE grade = 'x'"
+    assert "are not used: zskip finds no join" in _equals_duckdb(statement, facts=facts, prices=prices)
 
 
 @pytest.mark.parametrize(
@@ -417,8 +420,7 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
             f"SELECT count(*) FROM {{facts}} f JOIN {{customer}} {first} ON ck = {first}.key "
             f"JOIN {{customer}} {second} ON ck = {second}.key WHERE d.region = 'EUROPE'"
         )
-        with duckdb.connect() as con:
-            explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+        explained = _equals_duckdb(statement, facts=facts, customer=customer)
         assert f"attributes of '{customer.uri}': \"region\" = 'EUROPE': 2 files skipped" in explained
 
 
@@ -434,18 +436,17 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
     given = pa.table({key: [number * 7 % 40 for number in range(800)], "v": range(800)})
     joins = {"customer": (customer, {key: key}), "nation": (nation, {f"customer.to_{hop}": hop})}
     facts = zskip.write(given, tmp_path / "facts", by=["nation.zone"], joins=joins, files=3)
-    with duckdb.connect() as con:
-        for statement in (
-            f"FROM {{facts}} f JOIN {{customer}} c ON f.{key} = c.{key} JOIN {{nation}} n ON to_{hop} = n.{hop}",
-            f"FROM {{nation}} n JOIN {{customer}} c ON to_{hop} = n.{hop} LEFT JOIN {{facts}} f ON f.{key} = c.{key}",
-        ):
-            text = f"SELECT count(*), sum(v) {statement} WHERE zone = 'e'"
-            explained = _equals_duckdb(text, con, facts=facts, customer=customer, nation=nation)
-            assert ("'e': 2 files skipped" in explained) == pruned
-            assert (f"joins by {key} are not used" in explained) != pruned
-            named = text.format(facts="facts", customer="customer", nation="nation")
-            found, _ = star_workload([named], given_joins(joins), "facts", Schema(given.schema), None)
-            assert list(found) == (["\"nation.zone\" = 'e'"] if pruned else [])
+    for statement in (
+        f"FROM {{facts}} f JOIN {{customer}} c ON f.{key} = c.{key} JOIN {{nation}} n ON to_{hop} = n.{hop}",
+        f"FROM {{nation}} n JOIN {{customer}} c ON to_{hop} = n.{hop} LEFT JOIN {{facts}} f ON f.{key} = c.{key}",
+    ):
+        text = f"SELECT count(*), sum(v) {statement} WHERE zone = 'e'"
+        explained = _equals_duckdb(text, facts=facts, customer=customer, nation=nation)
+        assert ("'e': 2 files skipped" in explained) == pruned
+        assert (f"joins by {key} are not used" in explained) != pruned
+        named = text.format(facts="facts", customer="customer", nation="nation")
+        found, _ = star_workload([named], given_joins(joins), "facts", Schema(given.schema), None)
+        assert list(found) == (["\"nation.zone\" = 'e'"] if pruned else [])
 
 
 @pytest.mark.parametrize(
@@ -461,8 +462,7 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
 )
 def test_a_dimension_that_a_plan_reads_through_a_cte(tmp_path: Path, statement: str) -> None:
     facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
-    with duckdb.connect() as con:
-        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+    explained = _equals_duckdb(statement, facts=facts, customer=customer)
     assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == statement.count("{facts}")
 
 
@@ -479,8 +479,7 @@ def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
             "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = key JOIN {nation} n ON c.nation = nk "
             "WHERE zone = 'north'"
         )
-        with duckdb.connect() as con:
-            return _equals_duckdb(statement, con, facts=facts, customer=customer, nation=nation)
+        return _equals_duckdb(statement, facts=facts, customer=customer, nation=nation)
 
     assert "'north': 1 files skipped" in explained()
     customer.upsert(pa.table({"key": [2], "nation": [1]}), on="key")
@@ -497,8 +496,7 @@ def test_facts_that_are_scanned_twice(tmp_path: Path, how: str) -> None:
         f"SELECT count(*) {joined} UNION ALL SELECT sum(v) FROM d WHERE v >= 50",
         f"SELECT (SELECT count(*) {joined}), (SELECT sum(v) FROM d WHERE v >= 50)",
     ):
-        with duckdb.connect() as con:
-            _equals_duckdb(f"WITH d AS {how} (FROM {{facts}} f) {statement}", con, facts=facts, customer=customer)
+        _equals_duckdb(f"WITH d AS {how} (FROM {{facts}} f) {statement}", facts=facts, customer=customer)
 
 
 def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
@@ -509,23 +507,19 @@ def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
     customer.append(pa.table({"k": [3], "year": [70_000]}))
     assert customer.schema.field("year").type == pa.int64()
     statement = "SELECT count(*), sum(v) FROM {{facts}} f JOIN {{customer}} c ON ck = k WHERE {0}"
-    with duckdb.connect() as con:
-        for condition in ("year = 70000", "year > 1993", "year <> 1990", "year < -70000"):
-            explained = _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
-            assert "year was int16 when the facts were written, and is int64" in explained
-        customer.overwrite(pa.table({"k": [1, 2], "year": ["1995", "1990"]}))
-        for condition in ("year = '1995'", "year < '2'", "starts_with(year, '19')"):
-            _equals_duckdb(statement.format(condition), con, facts=facts, customer=customer)
+    for condition in ("year = 70000", "year > 1993", "year <> 1990", "year < -70000"):
+        explained = _equals_duckdb(statement.format(condition), facts=facts, customer=customer)
+        assert "year was int16 when the facts were written, and is int64" in explained
+    customer.overwrite(pa.table({"k": [1, 2], "year": ["1995", "1990"]}))
+    for condition in ("year = '1995'", "year < '2'", "starts_with(year, '19')"):
+        _equals_duckdb(statement.format(condition), facts=facts, customer=customer)
 
 
 def test_a_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
     facts = _facts(tmp_path)
     shutil.rmtree(tmp_path / "customer")
-    swapped = pa.array(["EUROPE", "ASIA", "ASIA"])
-    customer = zskip.write(CUSTOMERS.set_column(1, "region", swapped), tmp_path / "customer", by=["k"])
-    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
-    with duckdb.connect() as con:
-        assert "the version of which they are is gone" in _equals_duckdb(statement, con, facts=facts, customer=customer)
+    customer = zskip.write(SWAPPED, tmp_path / "customer", by=["k"])
+    assert "the version of which they are is gone" in _equals_duckdb(EUROPEAN, facts=facts, customer=customer)
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -537,11 +531,8 @@ def test_a_dimension_without_versions_is_not_used(tmp_path: Path, indexed: bool)
         pq.write_table(CUSTOMERS, tmp_path / "folder" / "0.parquet")
         without_versions = zskip.index(tmp_path / "folder")
     facts = _facts(tmp_path, joins={"customer": (without_versions, {"ck": "k"})})
-    swapped = pa.array(["EUROPE", "ASIA", "ASIA"])
-    customer = zskip.write(CUSTOMERS.set_column(1, "region", swapped), tmp_path / "other", by=["k"])
-    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
-    with duckdb.connect() as con:
-        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+    customer = zskip.write(SWAPPED, tmp_path / "other", by=["k"])
+    explained = _equals_duckdb(EUROPEAN, facts=facts, customer=customer)
     assert "they are of no version of it" in explained
 
 
@@ -551,11 +542,9 @@ def test_a_delta_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
     write_deltalake(path, CUSTOMERS)
     facts = _facts(tmp_path)
     shutil.rmtree(path)
-    write_deltalake(path, CUSTOMERS.set_column(1, "region", pa.array(["EUROPE", "ASIA", "ASIA"])))
+    write_deltalake(path, SWAPPED)
     write_deltalake(path, CUSTOMERS.slice(0, 1).set_column(0, "k", pa.array([4])), mode="append")
-    statement = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
-    with duckdb.connect() as con:
-        why = _equals_duckdb(statement, con, facts=facts, customer=zskip.open(path))
+    why = _equals_duckdb(EUROPEAN, facts=facts, customer=zskip.open(path))
     assert "the version of which they are is gone" in why
 
 
@@ -585,9 +574,8 @@ def test_an_append_that_meets_other_dimensions(tmp_path: Path) -> None:
         append.append(table._index.storage, before, rows, WriteOptions())
     facts, customer = zskip.open(table.uri), zskip.open(tmp_path / "customer")
     facts.append(pa.table({"ck": [1], "v": [2]}))
-    with duckdb.connect() as con:
-        statement = "SELECT count(*) FROM {facts} f JOIN {customer} c ON v = k WHERE region = 'EUROPE'"
-        assert "files skipped" in _equals_duckdb(statement, con, facts=facts, customer=customer)
+    statement = "SELECT count(*) FROM {facts} f JOIN {customer} c ON v = k WHERE region = 'EUROPE'"
+    assert "files skipped" in _equals_duckdb(statement, facts=facts, customer=customer)
 
 
 def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:

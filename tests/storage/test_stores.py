@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import pytest
 
 import zskip
 from tests import ROOT
-from tests.clouds import STORES, Place, unavailable
+from tests.clouds import STORES, Place
 from zskip.engines.duckdb import remote_files
 from zskip.engines.duckdb.remote_files import KnownFile, _Ends, _RangedFile
 from zskip.errors import CorruptFile, DamagedIndex, InvalidOption, TableError, TableNotFound, UnsupportedStore
@@ -388,23 +387,6 @@ def test_a_copy_between_disk_and_stores(server: Place, tmp_path: Path) -> None:
         assert copy.plan().to_arrow().sort_by("id").equals(rows)
     with pytest.raises(InvalidOption, match="is a local path"):
         zskip.write(rows, tmp_path / "local", by=["a"], storage_options=options)
-
-
-# --- servers of the clouds' protocols, one of each for all tests of stores ---
-
-
-@pytest.fixture(scope="session")
-def started() -> Iterator[Callable[[str], Place]]:
-    """Servers by the scheme that they speak, with conditional puts, each started when it is first asked for."""
-    with ExitStack() as running:
-
-        @functools.cache
-        def start(scheme: str) -> Place:
-            if missing := unavailable(scheme):
-                pytest.skip(missing)
-            return running.enter_context(STORES[scheme]())
-
-        yield start
 
 
 # --- what is wrong with an address, its options or its credentials is one error, which says what to do ---

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.clouds import STORES, unavailable
+from tests.clouds import Place
 from tests.tables import signed_entry
 from zskip.errors import DamagedIndex, ForeignTable, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
 from zskip.storage import Staged, open_storage
@@ -119,41 +119,41 @@ def test_the_folder_nearest_to_a_wrong_name_is_offered(name: str, meant: str, tm
         zskip.open(tmp_path / "event")
 
 
-def test_one_statement_reads_tables_in_a_store_and_on_the_disk(tmp_path: Path) -> None:
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
+def test_one_statement_reads_tables_in_a_store_and_on_the_disk(started: Callable[[str], Place], tmp_path: Path) -> None:
     zskip.write(ROWS, tmp_path / "t", by="id")
-    with STORES["s3"]() as (url, options):
-        zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
-        both = f"SELECT count(*) FROM '{url}/t' JOIN '{tmp_path}/t' USING (id)"
-        assert zskip.sql(both, storage_options=options).fetchall() == [(3,)]
-        with pytest.raises(TableNotFound, match="nothing"):
-            zskip.sql(f"SELECT * FROM '{url}/nothing'", storage_options=options)
+    store, options = started("s3")
+    url = f"{store}/{tmp_path.name}"
+    zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
+    both = f"SELECT count(*) FROM '{url}/t' JOIN '{tmp_path}/t' USING (id)"
+    assert zskip.sql(both, storage_options=options).fetchall() == [(3,)]
+    with pytest.raises(TableNotFound, match="nothing"):
+        zskip.sql(f"SELECT * FROM '{url}/nothing'", storage_options=options)
 
 
-def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_opened_with_credentials_serves_no_one_without(
+    started: Callable[[str], Place], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same address with other keys is another place: nothing that is kept of one serves the other."""
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
-    with STORES["s3"]() as (url, options):
-        zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
-        query = f"SELECT count(*) FROM '{url}/t' WHERE id > 1"
-        assert zskip.sql(query, storage_options=options).fetchall() == [(2,)]
-        read: list[str] = []
-        real = ObjectStorage.read_range
+    store, options = started("s3")
+    url = f"{store}/{tmp_path.name}"
+    zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
+    query = f"SELECT count(*) FROM '{url}/t' WHERE id > 1"
+    assert zskip.sql(query, storage_options=options).fetchall() == [(2,)]
+    read: list[str] = []
+    real = ObjectStorage.read_range
 
-        def noted(self: ObjectStorage, *given: Any) -> bytes:
-            read.append(self.identity)
-            return real(self, *given)
+    def noted(self: ObjectStorage, *given: Any) -> bytes:
+        read.append(self.identity)
+        return real(self, *given)
 
-        monkeypatch.setattr(ObjectStorage, "read_range", noted)
-        around = {"ACCESS_KEY_ID": "other", "SECRET_ACCESS_KEY": "other", "REGION": "us-east-1", "ALLOW_HTTP": "true"}
-        for key, value in (around | {"ENDPOINT": options["aws_endpoint"]}).items():
-            monkeypatch.setenv(f"AWS_{key}", value)
-        for one in (None, {**options, "aws_access_key_id": "another"}):
-            read.clear()
-            assert zskip.sql(query, storage_options=one).fetchall() == [(2,)]
-            assert set(read) == {open_storage(f"{url}/t", one).identity}
+    monkeypatch.setattr(ObjectStorage, "read_range", noted)
+    around = {"ACCESS_KEY_ID": "other", "SECRET_ACCESS_KEY": "other", "REGION": "us-east-1", "ALLOW_HTTP": "true"}
+    for key, value in (around | {"ENDPOINT": options["aws_endpoint"]}).items():
+        monkeypatch.setenv(f"AWS_{key}", value)
+    for one in (None, {**options, "aws_access_key_id": "another"}):
+        read.clear()
+        assert zskip.sql(query, storage_options=one).fetchall() == [(2,)]
+        assert set(read) == {open_storage(f"{url}/t", one).identity}
 
 
 @posix

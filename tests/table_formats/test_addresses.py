@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
 
 import zskip
-from tests.clouds import STORES, Place, unavailable
+from tests.clouds import Place
 from tests.table_formats.asking import require_same, rows
 from tests.table_formats.logs import changed_commit, not_yet_made, with_deletion_vectors
 from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFormat
@@ -107,14 +106,6 @@ def test_deletion_vectors_by_an_absolute_path_are_applied(tmp_path: Path) -> Non
 
 
 # --- tables of Delta and Iceberg tables in an object store: opened, looked up in, and followed ---
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Place]:
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
-    with STORES["s3"]() as place:
-        yield place
 
 
 def numbered(first: int) -> pa.Table:

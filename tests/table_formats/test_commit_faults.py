@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from sqlalchemy.exc import OperationalError
 
 import zskip
-from tests.clouds import STORES, Place, unavailable
+from tests.clouds import Place
 from zskip.errors import UncertainCommit
 from zskip.storage.local import LocalStorage
 
@@ -120,14 +120,6 @@ def assert_delta_holds(path: Any, rows: pa.Table, times: int, options: dict[str,
         found = pa.table(DeltaTable(path, version=version, storage_options=options).scan())
         assert sorted(found["a"].to_pylist()) == sorted(rows["a"].to_pylist() * times)
         assert pc.sum(found["b"]).as_py() == pc.sum(rows["b"]).as_py() * times
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Place]:
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
-    with STORES["s3"]() as place:
-        yield place
 
 
 @pytest.mark.parametrize("name", delta_faults(False))

@@ -22,7 +22,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ import pytest
 from deltalake import write_deltalake
 
 import zskip
-from tests.clouds import STORES, unavailable
+from tests.clouds import Place
 from zskip.cli.main import main
 from zskip.errors import TableNotFound, UncertainCommit, ZskipError
 from zskip.inspect.audit import doctor
@@ -231,13 +231,11 @@ def disk(tmp_path: Path) -> Callable[[], tuple[str, Any]]:
     return lambda: (str(tmp_path / str(next(numbers))), None)
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Callable[[], tuple[str, Any]]]:
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
+@pytest.fixture
+def s3(started: Callable[[str], Place], tmp_path: Path) -> Callable[[], tuple[str, Any]]:
+    url, options = started("s3")
     numbers = iter(range(100_000))
-    with STORES["s3"]() as (url, options):
-        yield lambda: (f"{url}/{next(numbers)}", options)
+    return lambda: (f"{url}/{tmp_path.name}/{next(numbers)}", options)
 
 
 QUICK = ("lost", "unanswered", "late", "interrupted after")
