@@ -1,7 +1,9 @@
-"""The wheel and the sdist, installed as a user installs them: into an empty environment, without the repository."""
+"""The wheel and the sdist, installed as a user installs them, with and without the packages of each extra."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import shlex
@@ -11,13 +13,18 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import zskip
 from tests import ROOT
-
-pytestmark = pytest.mark.slow
+from tests.test_architecture import MODULES, imports
+from zskip.errors import MissingDependency
 
 WRITE = 'import zskip; t = zskip.write(zskip.demo_data("flights"), "t", by=["date", "dest"], files=8); '
 # One documented feature of each extra; "" is zskip alone.
@@ -67,6 +74,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_hold_the_licences_and_the_samples(built: tuple[Path, Path]) -> None:
     wheel, sdist = built
     names = zipfile.ZipFile(wheel).namelist()
@@ -86,6 +94,7 @@ def test_every_extra_is_tried() -> None:
     assert set(extras["all"][0].partition("[")[2].rstrip("]").split(",")) == set(FEATURES) - {""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "extra", [pytest.param(name, marks=[pytest.mark.spark] * (name == "spark")) for name in FEATURES]
 )
@@ -104,6 +113,7 @@ def named_packages() -> set[str]:
     return {package for package in named if not package.startswith("zskip")}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_docs_run_with_the_wheel_alone(built: tuple[Path, Path], tmp_path: Path) -> None:
     """Every block of README.md and docs/*.md, from a folder that has nothing of the repository but these pages."""
@@ -115,3 +125,137 @@ def test_the_docs_run_with_the_wheel_alone(built: tuple[Path, Path], tmp_path: P
     shutil.copytree(ROOT / "docs", pages / "docs")
     printed = run(python, "-m", "pytest", "-q", "-k", "code_blocks", "tests/docs/test_docs.py", folder=pages)
     assert " passed" in printed
+
+
+# --- where an optional package is missing, what needs it names the package, and says what to install ---
+
+
+CALLS: dict[str, tuple[str, Callable[[zskip.Table, Path], Any], str]] = {
+    "to_pandas": ("pandas", lambda table, _: table.plan("x = 2").to_pandas(), "pip install pandas"),
+    "read into pandas": ("pandas", lambda table, _: zskip.read(table.uri, into="pandas"), "pip install pandas"),
+    "to_polars": ("polars", lambda table, _: table.plan("x = 2").to_polars(), r"zskip\[polars\]"),
+    "read into polars": ("polars", lambda table, _: zskip.read(table.uri, into="polars"), r"zskip\[polars\]"),
+    "zskip.polars": ("polars", lambda *_: importlib.import_module("zskip.polars"), r"zskip\[polars\]"),
+    "plot": ("altair", lambda table, _: table.plot("x", "y"), r"zskip\[plot\]"),
+    "explore": ("bokeh", lambda table, folder: table.explore(folder.parent / "page.html"), r"zskip\[plot\]"),
+    "a Delta table": ("deltalake", lambda _, folder: zskip.open(made(folder / "_delta_log" / "0.json")), r"\[delta\]"),
+    "an Iceberg table": (
+        "pyiceberg",
+        lambda _, folder: zskip.open(made(folder / "metadata" / "v1.metadata.json")),
+        r"zskip\[iceberg\]",
+    ),
+    "an Iceberg table to lay out": (
+        "pyiceberg",
+        lambda _, folder: zskip.cluster(made(folder / "metadata" / "v1.metadata.json"), by="x", files=2),
+        r"zskip\[iceberg\]",
+    ),
+    "a profile": ("boto3", lambda *_: zskip.open("s3://b/t", storage_options={"profile": "p"}), "pip install boto3"),
+}
+
+
+def made(file: Path) -> Path:
+    """The table's folder, in which the file makes it one of another format."""
+    file.parent.mkdir(parents=True)
+    file.write_text("{}", encoding="utf-8")
+    return file.parents[1]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, call, advice = CALLS[name]
+    table = zskip.write(pa.table({"x": [1, 2, 3], "y": [1, 2, 3]}), tmp_path / "t", by=["x"], files=2)
+    for module in [known for known in sys.modules if known.split(".")[0] == package] + ["zskip.polars"]:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
+    with pytest.raises(MissingDependency, match=advice):
+        call(table, tmp_path / "other")
+
+
+def test_what_is_imported_comes_with_zskip_or_an_extra() -> None:
+    """No module that only the extra `dev` would bring, but those of objects that the user hands over."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in FEATURES if name for one in extras[name])]
+    brought = {re.split(r"[^\w.-]", one)[0].lower() for one in wanted}
+    modules = {name.partition(".")[0] for file in MODULES for _, name in imports(file)} - {*sys.stdlib_module_names}
+    homes = packages_distributions()
+    others = {name for name in modules if not brought & {home.lower() for home in homes.get(name, [name])}}
+    assert others - {"zskip", "_typeshed", "typing_extensions"} == {
+        *("boto3", "botocore"),  # for profiles alone; the error says to install boto3
+        *("datafusion", "ibis"),  # the user's own objects
+        "py4j",  # comes with pyspark
+    }
+
+
+# --- without pyspark, or without Java, everything of Spark raises one clear error, and nothing else of zskip minds ---
+
+
+_CALLS = """
+import json, sys
+if sys.argv[1] == "no pyspark":
+    sys.modules["pyspark"] = None  # an import of it fails
+import pyarrow as pa
+import zskip
+import zskip.spark as zs
+from zskip.bench import bench
+from zskip.spark.spark_backend import backend
+
+path = sys.argv[2]
+table = zskip.write(pa.table({"x": [1, 2, 3]}), path, by=["x"], files=2)
+assert table.plan("x = 2").to_arrow()["x"].to_pylist() == [2]
+calls = {
+    "table": lambda: zs.table(None, path),
+    "register": lambda: zs.register(None, "t", path),
+    "read": lambda: zs.read(None, path),
+    "sql": lambda: zs.sql(None, f"SELECT * FROM '{path}'"),
+    "write": lambda: zs.write(None, path + "2", by="x"),
+    "delete": lambda: zs.delete(None, path, "x = 1"),
+    "optimize": lambda: zs.optimize(None, path),
+    "index": lambda: zs.index(None, path),
+    "register_source": lambda: zs.register_source(None),
+    "to_spark": lambda: table.plan("x = 2").to_spark(None),
+    "session": lambda: table.append(None, session=0),
+    "verify": lambda: table.verify(engines=["spark"]),
+    "bench": lambda: bench(table, ["x = 2"], spark=True),
+}
+refusals = {}
+for name, call in calls.items():
+    try:
+        call()
+    except zskip.ZskipError as error:
+        refusals[name] = [type(error).__name__, str(error)]
+assert zskip.open(path).version == 1
+assert len(refusals) == len(calls), set(calls) - set(refusals)
+print(json.dumps(refusals))
+"""
+
+
+def refusals(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _CALLS, case, str(folder / "t")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return {(kind, message) for kind, message in json.loads(done.stdout).values()}
+
+
+def test_without_pyspark(tmp_path: Path) -> None:
+    wanted = ("MissingDependency", "Spark needs the package pyspark: pip install 'zskip[spark]'.")
+    assert refusals("no pyspark", tmp_path) == {wanted}
+
+
+def test_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    ((kind, message),) = refusals("no java", tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path / "nowhere"))
+    assert kind == "MissingDependency"
+    assert message.startswith("Spark needs Java 17 or later, and there is none at JAVA_HOME")
+
+
+def test_what_a_user_installs_for_spark_has_pandas() -> None:
+    """`zskip.spark.index` reads statistics through pandas, and pyspark itself does not ask for it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=\[]", each)[0] for each in project["optional-dependencies"]["spark"]}
+    assert names >= {"pyspark", "pandas"}

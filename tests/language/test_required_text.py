@@ -50,6 +50,3 @@ def test_like_demands_its_pieces(pattern: str, text: str) -> None:
 def test_glob_demands_its_pieces(pattern: str, text: str) -> None:
     if fnmatch.fnmatchcase(text, pattern):
         assert all(piece in text for piece in glob_pieces(pattern))
-
-
-# --- the image of a function contains every value that DuckDB returns for it, and leaves out others ---

@@ -12,8 +12,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 import zskip
 from tests.clouds import Place
-from tests.table_formats.asking import require_same, rows
-from tests.table_formats.logs import changed_commit, not_yet_made, with_deletion_vectors
+from tests.table_formats.logs import changed_commit, not_yet_made, require_same, rows, with_deletion_vectors
 from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFormat
 from zskip.table_formats import deletion_vectors
 

@@ -18,8 +18,7 @@ from pyiceberg.types import LongType
 
 import zskip
 from tests import ROOT, one_in
-from tests.table_formats.asking import require_same, rows
-from tests.table_formats.logs import changed_commit, first_commit
+from tests.table_formats.logs import changed_commit, first_commit, require_same, rows
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, InvalidOption, UnsupportedFormat
 from zskip.table_formats import delta as delta_format

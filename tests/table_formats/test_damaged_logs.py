@@ -23,8 +23,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import StaticTable
 
 import zskip
-from tests.table_formats.asking import as_ours, rows
-from tests.table_formats.logs import new_catalog, not_yet_made, with_deletion_vectors
+from tests.table_formats.logs import as_ours, new_catalog, not_yet_made, rows, with_deletion_vectors
 from tests.table_formats.test_iceberg import (
     commit_delete_files,
     commit_deletes,

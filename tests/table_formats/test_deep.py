@@ -15,8 +15,7 @@ from pyiceberg.types import StringType
 
 import zskip
 from tests import ROOT, one_in
-from tests.table_formats.asking import as_ours, require_same, rows
-from tests.table_formats.logs import changed_commit, delete_rows
+from tests.table_formats.logs import as_ours, changed_commit, delete_rows, require_same, rows
 from tests.table_formats.test_delta_lives import made, predicates
 from zskip.cli.main import main
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat

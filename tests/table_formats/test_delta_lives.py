@@ -13,8 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
 import zskip
-from tests.table_formats.asking import require_same
-from tests.table_formats.logs import new_catalog
+from tests.table_formats.logs import new_catalog, require_same
 
 DAYS = [dt.date(2024, 1, day) for day in range(1, 6)]
 

@@ -38,7 +38,7 @@ from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap
 
 import zskip
-from tests.table_formats.asking import require_same, rows
+from tests.table_formats.logs import require_same, rows
 from zskip.cli.main import main
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 from zskip.storage import open_storage

@@ -14,8 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 import zskip
-from tests.table_formats.asking import require_same, rows
-from tests.table_formats.logs import new_catalog
+from tests.table_formats.logs import new_catalog, require_same, rows
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 
 

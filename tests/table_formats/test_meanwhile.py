@@ -23,7 +23,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 
 import zskip
 from tests import one_in
-from tests.table_formats.asking import rows
+from tests.table_formats.logs import rows
 from tests.table_formats.test_iceberg import commit_deletes, delete_parquet
 from zskip.errors import CommitConflict, TableNotFound, UncertainCommit, UnknownColumn, ZskipError
 from zskip.storage.local import LocalStorage

@@ -14,8 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import zskip
-from tests.table_formats.asking import require_same, rows
-from tests.table_formats.logs import changed_commit, first_commit, not_yet_made
+from tests.table_formats.logs import changed_commit, first_commit, not_yet_made, require_same, rows
 from zskip.table_formats.iceberg import decoded
 
 MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
