@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+import zskip
 from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.plan import Plan
@@ -86,6 +87,16 @@ def sorted_rows(rows: pa.Table | Sequence[tuple[object, ...]]) -> list[str]:
     """Rows as comparable text in an order of their own; NaN equals itself."""
     listed = rows if not isinstance(rows, pa.Table) else list(zip(*(c.to_pylist() for c in rows.columns), strict=True))
     return sorted(repr(tuple(row)) for row in listed)
+
+
+def require_as_in_duckdb(folder: Path, *queries: str, con: duckdb.DuckDBPyConnection | None = None) -> None:
+    """Queries of an indexed folder, ``{}``, give the names, types and rows that DuckDB gives over its files."""
+    con = con or duckdb.connect()
+    for query in queries:
+        wanted = con.sql(query.replace("{}", f"read_parquet('{folder}/*.parquet', union_by_name = true)"))
+        found = zskip.sql(query.replace("{}", f"'{folder}'"), con)
+        assert (found.columns, found.types) == (wanted.columns, wanted.types), query
+        assert found.fetchall() == wanted.fetchall(), query
 
 
 def whole_scan(con: duckdb.DuckDBPyConnection, rows: pa.Table, where: str) -> pa.Table:

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zskip
+from tests.tables import require_as_in_duckdb
 from zskip.core.schema import Schema
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.parquet import batch_footers, footer_reads, footers, from_rows, parsed_footers, thrift
@@ -347,10 +348,7 @@ def test_integers_beside_decimals_have_the_type_that_duckdb_gives_them(
         maps = pa.array([[("a", each)] for each in value], pa.map_(pa.string(), type))
         pq.write_table(pa.table({"v": value, "s": nested, "l": lists, "m": maps}), tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
-    ours = zskip.sql(f"FROM '{tmp_path}'")
-    glob = duckdb.sql(f"FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)")
-    assert ours.types == glob.types
-    assert ours.fetchall() == glob.fetchall()
+    require_as_in_duckdb(tmp_path, "FROM {}")
     assert zskip.open(tmp_path).plan(f"v = {most}").count() == 1
 
 
@@ -360,10 +358,7 @@ def test_decimals_of_two_scales_have_the_type_that_duckdb_gives_them(tmp_path: P
         nested = pa.StructArray.from_arrays([values], ["x"])
         pq.write_table(pa.table({"v": values, "s": nested}), tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
-    ours = zskip.sql(f"FROM '{tmp_path}'")
-    glob = duckdb.sql(f"FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)")
-    assert ours.types == glob.types
-    assert ours.fetchall() == glob.fetchall()
+    require_as_in_duckdb(tmp_path, "FROM {}")
     assert zskip.open(tmp_path).plan("v = 123.5").count() == 3
 
 

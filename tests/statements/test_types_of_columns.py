@@ -13,6 +13,7 @@ import pytest
 
 import zskip
 from tests import one_in
+from tests.tables import require_as_in_duckdb
 
 VALUES = {
     "JSON": """'{"a": 1}'::JSON""",
@@ -45,30 +46,22 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", one_in(2, VALUES))
-def test_the_types_are_those_of_the_files_in_duckdb(name: str, tmp_path: Path) -> None:
-    folder = tmp_path / "t"
-    folder.mkdir()
-    with duckdb.connect() as con:
-        for number in range(2):
-            file = folder / f"{number}.parquet"
-            con.execute(f"COPY (SELECT {number} AS i, {VALUES[name]} AS c) TO '{file}' (FORMAT parquet)")
-        zskip.index(folder)
-        files = f"read_parquet('{folder}/*.parquet')"
-        for query in (
-            "FROM {} ORDER BY i",
-            "FROM {} WHERE i = 1",
-            "FROM {} WHERE i = 7",
-            "SELECT c, count(*) FROM {} WHERE i < 1 GROUP BY ALL",
-            "SELECT any_value(c) FROM {} WHERE i > 7",
-            "SELECT c FROM {} WHERE i = 1 UNION ALL SELECT c FROM {} WHERE i = 7",
-        ):
-            wanted = con.sql(query.replace("{}", files))
-            found = zskip.sql(query.replace("{}", f"'{folder}'"), con)
-            assert (found.columns, found.types) == (wanted.columns, wanted.types), query
-            assert found.fetchall() == wanted.fetchall(), query
-        for where in ("i = 1", "i = 7"):
-            read = zskip.open(folder).plan(where).to_duckdb(con)
-            assert read.types == con.sql(f"FROM {files}").types
+def test_the_types_are_those_of_the_files_in_duckdb(name: str, tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    for number in range(2):
+        con.execute(f"COPY (SELECT {number} AS i, {VALUES[name]} AS c) TO '{tmp_path}/{number}.parquet'")
+    table = zskip.index(tmp_path)
+    require_as_in_duckdb(
+        tmp_path,
+        "FROM {} ORDER BY i",
+        "FROM {} WHERE i = 1",
+        "FROM {} WHERE i = 7",
+        "SELECT c, count(*) FROM {} WHERE i < 1 GROUP BY ALL",
+        "SELECT any_value(c) FROM {} WHERE i > 7",
+        "SELECT c FROM {} WHERE i = 1 UNION ALL SELECT c FROM {} WHERE i = 7",
+        con=con,
+    )
+    for where in ("i = 1", "i = 7"):
+        assert table.plan(where).to_duckdb(con).types == con.sql(f"FROM read_parquet('{tmp_path}/*.parquet')").types
 
 
 @pytest.mark.parametrize(
@@ -80,18 +73,15 @@ def test_the_types_are_those_of_the_files_in_duckdb(name: str, tmp_path: Path) -
         "'12:00:00+05'::TIMETZ",
     ],
 )
-def test_values_that_arrow_lacks_are_the_same_by_way_of_arrow(value: str, tmp_path: Path) -> None:
-    with duckdb.connect() as con:
-        con.execute(
-            f"COPY (SELECT range AS i, {value} AS c, '{{}}'::JSON AS j FROM range(4)) TO '{tmp_path}/1.parquet'"
-        )
-        table = zskip.index(tmp_path)
-        own = con.sql(f"FROM '{tmp_path}/1.parquet' WHERE i > 0").to_arrow_table()  # noqa: F841
-        for found in (table.plan("i > 0").to_arrow(), table.dataset().to_table().slice(1)):  # noqa: B007
-            assert (
-                con.sql("SELECT i, c::VARCHAR FROM found").fetchall()
-                == con.sql("SELECT i, c::VARCHAR FROM own").fetchall()
-            )
+def test_values_that_arrow_lacks_are_the_same_by_way_of_arrow(
+    value: str, tmp_path: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    con.execute(f"COPY (SELECT range AS i, {value} AS c, '{{}}'::JSON AS j FROM range(4)) TO '{tmp_path}/1.parquet'")
+    table = zskip.index(tmp_path)
+    own = con.sql(f"FROM '{tmp_path}/1.parquet' WHERE i > 0").to_arrow_table()  # noqa: F841
+    wanted = con.sql("SELECT i, c::VARCHAR FROM own").fetchall()
+    for found in (table.plan("i > 0").to_arrow(), table.dataset().to_table().slice(1)):  # noqa: B007
+        assert con.sql("SELECT i, c::VARCHAR FROM found").fetchall() == wanted
 
 
 def test_lists_that_were_views_in_memory_are_lists(tmp_path: Path) -> None:
@@ -131,16 +121,15 @@ SELECTED = [
 
 
 @pytest.fixture
-def geometries(tmp_path: Path) -> Path:
+def geometries(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> Path:
     """An indexed folder of three files with columns whose types only DuckDB has."""
     folder = tmp_path / "geometries"
     folder.mkdir()
-    with duckdb.connect() as con:
-        for number, value in enumerate(["'s' || i", "CASE WHEN i % 2 = 0 THEN 'n' END", "'t' || i"]):
-            point = "NULL" if number == 2 else "'POINT (' || i || ' 1)'"
-            rows = f"SELECT i, ({value})::VARIANT AS v, ({point})::GEOMETRY AS g FROM range(10) r(n), LATERAL "
-            rows += f"(SELECT n + {10 * number} AS i)"
-            con.execute(f"COPY ({rows}) TO '{folder}/{number}.parquet' (FORMAT parquet)")
+    for number, value in enumerate(["'s' || i", "CASE WHEN i % 2 = 0 THEN 'n' END", "'t' || i"]):
+        point = "NULL" if number == 2 else "'POINT (' || i || ' 1)'"
+        rows = f"SELECT i, ({value})::VARIANT AS v, ({point})::GEOMETRY AS g FROM range(10) r(n), LATERAL "
+        rows += f"(SELECT n + {10 * number} AS i)"
+        con.execute(f"COPY ({rows}) TO '{folder}/{number}.parquet'")
     zskip.index(folder)
     return folder
 
@@ -149,30 +138,23 @@ def test_a_column_of_nothing_is_null_of_any_type(tmp_path: Path) -> None:
     for number in range(3):
         pq.write_table(pa.table({"i": [number], "c": pa.nulls(1)}), tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
-    files = f"read_parquet('{tmp_path}/*.parquet')"
-    for query in (
+    require_as_in_duckdb(
+        tmp_path,
         "SELECT c, typeof(c) FROM {} WHERE i = 1",
         "SELECT coalesce(c, 'a') FROM {}",
         "FROM {} WHERE c LIKE 'a%'",
-    ):
-        found, wanted = (zskip.sql(query.replace("{}", f"'{tmp_path}'")), duckdb.sql(query.replace("{}", files)))
-        assert (found.types, found.fetchall()) == (wanted.types, wanted.fetchall()), query
+    )
     assert zskip.open(tmp_path).plan("c LIKE 'a%'").count() == 0
 
 
 @pytest.mark.parametrize("condition", SELECTED)
 def test_conditions_on_types_that_only_duckdb_has(condition: str, geometries: Path) -> None:
-    query = f"SELECT i FROM {{}} WHERE {condition} ORDER BY i"
-    with duckdb.connect() as con:
-        wanted = con.sql(query.replace("{}", f"read_parquet('{geometries}/*.parquet')")).fetchall()
-        assert zskip.sql(query.replace("{}", f"'{geometries}'"), con).fetchall() == wanted
+    require_as_in_duckdb(geometries, f"SELECT i FROM {{}} WHERE {condition} ORDER BY i")
 
 
 def test_a_variant_as_arrow_has_the_parts_that_the_files_hold(tmp_path: Path) -> None:
-    with duckdb.connect() as con:
-        con.execute(f"COPY (SELECT i, i::VARIANT AS v FROM range(5) r(i)) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
-    zskip.index(tmp_path)
-    found = zskip.open(tmp_path).plan("i = 3").to_arrow()
+    duckdb.sql(f"COPY (SELECT i, i::VARIANT AS v FROM range(5) r(i)) TO '{tmp_path}/0.parquet'")
+    found = zskip.index(tmp_path).plan("i = 3").to_arrow()
     assert found.to_pylist() == pq.read_table(tmp_path / "0.parquet").slice(3, 1).to_pylist()
 
 
@@ -188,17 +170,15 @@ def test_a_condition_on_a_variant_names_the_ways_that_read_it(geometries: Path) 
     ("setting", "value"),
     [("binary_as_string = true", "'ab'::BLOB"), ("enable_geoparquet_conversion = false", "'POINT (1 2)'::GEOMETRY")],
 )
-def test_settings_give_bytes_other_types(setting: str, value: str, tmp_path: Path) -> None:
-    with duckdb.connect() as con:
-        rows = f"SELECT 1 AS i, {value} AS b, {{'b': 'cd'::BLOB, 'n': 7}} AS s"
-        con.execute(f"COPY ({rows}) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
-        zskip.index(tmp_path)
-        for _ in range(2):
-            for query in ("FROM {}", "FROM {} WHERE i = 2", "SELECT s.b, s.n FROM {} WHERE s.n > 3 AND s.b < 'd'"):
-                wanted = con.sql(query.replace("{}", f"read_parquet('{tmp_path}/*.parquet')"))
-                found = zskip.sql(query.replace("{}", f"'{tmp_path}'"), con)
-                assert (found.types, found.fetchall()) == (wanted.types, wanted.fetchall()), query
-            con.execute(f"SET {setting}")
+def test_settings_give_bytes_other_types(
+    setting: str, value: str, tmp_path: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    con.execute(f"COPY (SELECT 1 AS i, {value} AS b, {{'b': 'cd'::BLOB, 'n': 7}} AS s) TO '{tmp_path}/0.parquet'")
+    zskip.index(tmp_path)
+    queries = ("FROM {}", "FROM {} WHERE i = 2", "SELECT s.b, s.n FROM {} WHERE s.n > 3 AND s.b < 'd'")
+    require_as_in_duckdb(tmp_path, *queries, con=con)
+    con.execute(f"SET {setting}")
+    require_as_in_duckdb(tmp_path, *queries, con=con)
 
 
 WITHIN: dict[str, tuple[Callable[[Any], Any], Callable[[pa.DataType], pa.DataType]]] = {
@@ -228,7 +208,4 @@ def test_bytes_in_one_file_and_texts_or_nothing_in_another(
     statements = ["SELECT c FROM {} ORDER BY k", "SELECT c FROM {} WHERE k = 2"]
     if place == "column":
         statements.append("SELECT c FROM {} WHERE c < 'zz' ORDER BY k")
-    for statement in statements:
-        found = zskip.sql(statement.format(f"'{tmp_path}'"))
-        whole = duckdb.sql(statement.format(f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"))
-        assert (found.types, found.fetchall()) == (whole.types, whole.fetchall())
+    require_as_in_duckdb(tmp_path, *statements)

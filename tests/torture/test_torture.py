@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import one_in
-from tests.clouds import STORES, unavailable
+from tests.clouds import STORES, Place
 from tests.torture import histories
 from tests.torture.disk import FAULTS
 from tests.torture.formats import FORMATS, round_of
@@ -87,11 +87,9 @@ def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", STORES)
-def test_racing_writers_make_a_serial_history_over_a_store(scheme: str) -> None:
-    if missing := unavailable(scheme):
-        pytest.skip(missing)
-    with STORES[scheme]() as (url, options):
-        assert race(f"{url}/table", options, writers=3, commits=3).seen
+def test_racing_writers_make_a_serial_history_over_a_store(scheme: str, started: Callable[[str], Place]) -> None:
+    url, options = started(scheme)
+    assert race(f"{url}/races", options, writers=3, commits=3).seen
 
 
 # --- the short form of the stalls. `python -m tests.torture stalls --rounds 500`: the long one ---
@@ -102,11 +100,9 @@ def test_writers_that_stop_and_go_on_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_writers_that_stop_and_go_on_lose_nothing_over_a_store() -> None:
-    if missing := unavailable("s3"):
-        pytest.skip(missing)
-    with STORES["s3"]() as (url, options):
-        assert stalls(url, options, rounds=3).done["stops"]
+def test_writers_that_stop_and_go_on_lose_nothing_over_a_store(started: Callable[[str], Place]) -> None:
+    url, options = started("s3")
+    assert stalls(f"{url}/stalls", options, rounds=3).done["stops"]
 
 
 # --- the short form of the histories. `python -m tests.torture histories --histories 1000`: the long one ---
