@@ -35,6 +35,7 @@ from nbclient import NotebookClient
 import zskip
 from tests import ROOT
 from tests.docs.predicates_page import predicates_page
+from zskip.advisor import search
 from zskip.cli.main import main
 from zskip.core import receipts
 from zskip.tablelog.query_log import Asked
@@ -283,6 +284,14 @@ def shared_session(request: pytest.FixtureRequest) -> None:
     """Start the session before a page calls ``getOrCreate()``, so that its settings are those of the other tests."""
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")
+
+
+# --- how long a rewrite would take, the pages' advice estimates from one write, and not from ever larger ones ---
+
+
+@pytest.fixture(autouse=True)
+def one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_MOST_WRITTEN", 0)
 
 
 # --- docs/predicates.md says what the code's own tables say ---

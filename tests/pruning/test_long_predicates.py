@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import one_in
@@ -204,7 +204,6 @@ def _agree(cuts: np.ndarray, bounds: np.ndarray) -> None:
     assert RankIndex(cuts).at_most(bounds).tolist() == np.searchsorted(cuts, bounds, side="right").tolist()
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     BEGINNINGS, st.lists(TEXTS, min_size=1, max_size=60), st.lists(TEXTS | st.none(), max_size=60), st.integers(0, 5)
 )
