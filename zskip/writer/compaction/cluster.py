@@ -36,8 +36,8 @@ from zskip.plan.survivors import Survivors
 from zskip.stats import DataFiles
 from zskip.storage import Listing, Staged, Storage, hive
 from zskip.storage.local import LocalStorage
-from zskip.table_formats.followed_layout import followed
 from zskip.table_formats.locate import index_of
+from zskip.table_formats.log_index import followed
 from zskip.table_formats.source import Replacement, Source
 from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.freshness import changes, data_files
