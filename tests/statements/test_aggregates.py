@@ -137,6 +137,9 @@ def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) 
     named = f"SELECT max(x), count(filename), max(file_row_number) FROM '{tmp_path}/one'"
     assert zskip.sql(named, con).fetchall() == [(39.0, 40, 39)]
     assert zskip.sql(f"SELECT max(x), max(file_index) FROM '{tmp_path}/one'", con).fetchall() == [(39.0, 0)]
+    by_file = f"SELECT filename, count(*) FROM '{tmp_path}/t' GROUP BY ALL"
+    assert len(rewrite(by_file, con).plans[0][1]) == 4
+    assert len(zskip.sql(by_file, con).fetchall()) == 4
     # DuckDB failed with an internal error: it late-materializes the first rows.
     first = f"SELECT n, s FROM '{tmp_path}/t' WHERE n >= 30 ORDER BY x DESC LIMIT 2"
     assert zskip.sql(first, con).fetchall() == [(39, {"x": 39.0}), (38, {"x": 38.0})]

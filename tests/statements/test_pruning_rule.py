@@ -187,6 +187,14 @@ def test_null_in_some_files_alone_tells_them_apart(tmp_path: Path) -> None:
         assert _is_explained(f"SELECT * FROM '{path}' WHERE same % 2 IS NULL", _connection()) == explained
 
 
+def test_durations_have_ranges(tmp_path: Path) -> None:
+    durations = {name: _DATA[name].cast(pa.duration("us")) for name in ("day", "same")}
+    path = _indexed(tmp_path / "t", pa.table(durations))
+    for name, explained in (("day", True), ("same", False)):
+        assert _is_explained(f"SELECT * FROM '{path}' WHERE {name} % 2 = 1", _connection()) == explained
+        assert zskip.sql(f"SELECT count(*) FROM '{path}' WHERE {name} IS NULL", _connection()).fetchall() == [(0,)]
+
+
 def test_a_table_without_a_file_has_nothing_to_skip(folder: Path, tmp_path: Path) -> None:
     zskip.write(_DATA.slice(0, 0), tmp_path / "t", by="day")
     assert zskip.sql(f"SELECT * FROM '{tmp_path}/t' WHERE day % 3 = 2", _connection()).fetchall() == []

@@ -121,6 +121,31 @@ def test_a_crash_neither_loses_nor_doubles_rows(when: str, table: zskip.Table, m
     assert not list((folder / "_zskip" / "adopt").glob("*"))
 
 
+def test_an_adopted_file_that_was_touched_is_not_adopted_again(
+    table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(table.uri)
+    drop(folder)
+    appended = append.append
+
+    def append_then_stop(*given: object) -> None:
+        appended(*given)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(append, "append", append_then_stop)
+        with pytest.raises(KeyboardInterrupt):
+            table.adopt()
+    os.utime(folder / "late.parquet", ns=(0, 0))
+    for _ in range(2):
+        with pytest.raises(TableError, match=r"late\.parquet, have the names .* If they were only touched"):
+            table.adopt()
+    assert [str(file) for file in folder.rglob("late*.parquet")] == [str(folder / "late.parquet")]
+    (folder / "late.parquet").unlink()
+    assert table.adopt().rows == 0
+    assert ids(zskip.open(folder)) == [*range(20), 100, 101, 102]
+
+
 def test_a_claimed_file_that_changed_is_not_guessed_at(table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(table.uri)
     drop(folder)

@@ -2,13 +2,15 @@
 
 A claim lists the files before anything else happens, and has a number; the append is the batch of that number. So a
 crash at any place leaves a claim that the next call, of any process, finishes: rows that are in the table are not
-appended again, and a file is removed only after its rows were committed, and only if it is still the claimed file.
+appended again, and a file is removed only after its rows were committed, and only if it is still the claimed file. If
+one of the same size and another time stands in its place by then, the claim stays until a person has moved that file.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -97,20 +99,28 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
     try:
         gone = _unchanged(storage, claimed)
         storage.delete(gone.path.to_pylist())
-        storage.delete([_claim(number)])
+        touched = _unchanged(storage, claimed, by="size")
+        if not len(touched):
+            storage.delete([_claim(number)])
     except Exception as error:  # of whatever class: the rows are committed
         raise TableError(
             f"{storage.uri}: the rows of {len(claimed):,} adopted files are in the table, but the files could not be "
             f"removed ({first_line(error)}). What is left is not appended again: adopt() removes it if called again."
         ) from error
+    if len(touched):
+        raise TableError(
+            f"{storage.uri}: {len(touched):,} files, such as {touched.path[0]}, have the names and sizes of files that "
+            "were adopted, whose rows are in the table, but other times. If they were only touched, remove them; if "
+            "their rows are new, give them other names. Then call adopt() again."
+        )
     return base, Adopted(base.version, rows, len(gone), sum(gone.size.to_pylist()))
 
 
-def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> Listing:
-    """The claimed files that are there as they were."""
+def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]], by: Literal["size", "time"] = "time") -> Listing:
+    """The claimed files that are there as they were, also if they were touched if ``by`` is "size"."""
     then = Listing.of((*entry, None) for entry in claimed)
     now = storage.size_and_modified(then.path.to_pylist()).at(then.path)
-    return now.take(unchanged(storage, then, now, by="time"))
+    return now.take(unchanged(storage, then, now, by=by))
 
 
 def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:

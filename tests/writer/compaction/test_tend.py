@@ -20,16 +20,19 @@ from zskip.errors import CommitConflict, InvalidOption
 from zskip.writer.compaction import compact
 
 APPENDER = """
+import itertools
 import pathlib
 import sys
+import time
 import zskip
 from tests.writer.compaction.test_optimize import rows_of
 table, stop = zskip.open(sys.argv[1]), pathlib.Path(sys.argv[2])
-for seed in range(100, 1000):
+for seed in itertools.count(100):
     if stop.exists():
         break
     table.append(rows_of(100, seed))
     print(seed, flush=True)
+    time.sleep(0.05)
 """
 
 

@@ -32,6 +32,7 @@ from zskip.statements.duckdb.stubs import (
     file_columns,
     make_stubs,
     merged_turns,
+    names_file_columns,
     printed_columns,
     shared_spellings,
     stub_sql,
@@ -97,6 +98,8 @@ def pruned_tables(
     """
     text, found = parsed.statement.query, parsed.found
     rules = _rules(parsed, con, params, begun)
+    if names_file_columns(parsed.words):
+        rules = replace(rules, aggregates=())  # rows of the index are of no file
     tables, complete, types = [], [], []
     changes = changes_of(parsed, freshness)
     for number, (place, index) in enumerate(found):

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
-from zskip.core.types import is_floating
+from zskip.core.types import is_duration, is_floating
 from zskip.plan.survivors import FEW_FILES, Survivors
 from zskip.statements.duckdb.parsed_statements import Parsed
 from zskip.statements.duckdb.session import schema_of
@@ -210,7 +210,10 @@ def _ranges_may_skip(index: Index, path: str) -> bool:
         return False  # the table has no files
     if pc.any(ranges.has_null).as_py() and not pc.all(ranges.has_null).as_py():
         return True
-    ends = [pc.min(ranges.lower), pc.max(ranges.lower), pc.min(ranges.upper), pc.max(ranges.upper)]
+    lower, upper = ranges.lower, ranges.upper
+    if is_duration(lower.type):  # Arrow has no least and no greatest one
+        lower, upper = lower.cast(pa.int64()), upper.cast(pa.int64())
+    ends = [pc.min(lower), pc.max(lower), pc.min(upper), pc.max(upper)]
     if not all(end.is_valid for end in ends):
         return False
     apart = bool(pc.less(ends[2], ends[1]).as_py())
@@ -218,7 +221,7 @@ def _ranges_may_skip(index: Index, path: str) -> bool:
         return apart
     from zskip.stats.keys import order_bits, sortable_numbers
 
-    bounds = pa.array(ends, ranges.lower.type)
+    bounds = pa.array(ends, lower.type)
     places = sortable_numbers(bounds) if is_floating(bounds.type) else order_bits(bounds, after_prefix=True)
     lowest, low, high, highest = map(float, places)
     return not high - low >= _IN_COMMON * (highest - lowest)  # an infinite span has no share
