@@ -91,8 +91,9 @@ def with_deletion_vectors(table: Path) -> list[Path]:
 def rows(table: pa.Table) -> list[str]:
     """The rows in no order, as texts; NaN and -0.0 as they are written."""
     with connection(table=table) as con:
-        texts = con.sql('SELECT CAST("table" AS VARCHAR) AS text FROM "table" ORDER BY text')
-        return texts.to_arrow_table()["text"].to_pylist()  # type: ignore[no-any-return]
+        found = con.sql('SELECT CAST("table" AS VARCHAR) AS text FROM "table" ORDER BY text')
+        texts: list[str] = found.to_arrow_table()["text"].to_pylist()
+    return texts
 
 
 @contextmanager

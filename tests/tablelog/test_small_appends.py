@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -152,12 +153,12 @@ def test_the_size_of_a_known_file_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     [({}, 4096, False), ({}, 4097, True), ({"row_group_rows": 500}, 600, True), ({"layout": "linear"}, 600, True)],
 )
 def test_an_append_reads_statistics_if_weights_arrange_its_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], rows: int, reads: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], rows: int, reads: bool
 ) -> None:
     given = pa.table({"a": np.arange(20_000) % 977, "b": np.arange(20_000) % 641})
     with monkeypatch.context() as patch:
         patch.setattr(shards, "INLINE_BYTES", 0)
-        zskip.write(given, tmp_path / "t", by=["a", "b"], files=4, **options)  # type: ignore[arg-type]
+        zskip.write(given, tmp_path / "t", by=["a", "b"], files=4, **options)
     for part in (tmp_path / "t/_zskip/stats").iterdir():
         part.unlink()
     table = zskip.open(tmp_path / "t")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +81,7 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
         return load(storage), Adopted(base.version, 0, 0, 0)
     rows = 0
     if base.applications.get(_APPLICATION, 0) < number:
-        found = _unchanged(storage, claimed)
+        found, _ = _unchanged(storage, claimed)
         if len(found) < len(claimed):
             # Nobody can tell whether another process is appending them just now.
             raise CommitConflict(
@@ -97,9 +96,8 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
             raise
         rows = done.rows
     try:
-        gone = _unchanged(storage, claimed)
+        gone, touched = _unchanged(storage, claimed)
         storage.delete(gone.path.to_pylist())
-        touched = _unchanged(storage, claimed, by="size")
         if not len(touched):
             storage.delete([_claim(number)])
     except Exception as error:  # of whatever class: the rows are committed
@@ -116,11 +114,12 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
     return base, Adopted(base.version, rows, len(gone), sum(gone.size.to_pylist()))
 
 
-def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]], by: Literal["size", "time"] = "time") -> Listing:
-    """The claimed files that are there as they were, also if they were touched if ``by`` is "size"."""
+def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> tuple[Listing, Listing]:
+    """The claimed files that are there as they were, and those of the same size and another time."""
     then = Listing.of((*entry, None) for entry in claimed)
     now = storage.size_and_modified(then.path.to_pylist()).at(then.path)
-    return now.take(unchanged(storage, then, now, by=by))
+    same = unchanged(storage, then, now, by="time")
+    return now.take(same), now.take(unchanged(storage, then, now, by="size") & ~same)
 
 
 def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
