@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.curves import Orientation
 from zskip.layouts.reads import Sample
 
@@ -111,66 +110,6 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], State], Split | None]
     below, above = np.array(children, np.int32).reshape(-1, 2).T
     tree = ThresholdTree(np.array(column, np.int32), np.array(threshold, np.int32), below.copy(), above.copy())
     return Cells(tree, cell)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenCells:
-    """The cells of a level that may still be split: their sampled rows, cell after cell, and the row count of each."""
-
-    rows: NDArray[np.intp]
-    sizes: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def take(self, cells: NDArray[np.intp]) -> OpenCells:
-        """Some of the cells, by number."""
-        offsets = offsets_of(self.sizes)
-        return OpenCells(self.rows[numbers_of_runs(offsets[cells], offsets[cells + 1])], self.sizes[cells])
-
-
-def grow_levels(sample: Sample, rule: Callable[[OpenCells], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
-    """Split cells breadth first, a whole level at a time, until the rule splits none.
-
-    ``rule(cells)``: for each cell a column, -1 for a cell that is not split, and a threshold. The lower side comes
-    first in layout order.
-    """
-    codes = np.stack(sample.codes)
-    # All rows in layout order: a split reorders rows only within its cell.
-    order = np.arange(sample.rows)
-    starts, sizes = np.zeros(1, np.int64), np.array([sample.rows])
-    # The link under which each cell or node is entered: 2 * its parent + its side.
-    links = np.array([-1])
-    nodes = 0
-    split: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
-    leaves: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    while len(starts):
-        positions = numbers_of_runs(starts, starts + sizes)
-        column, threshold = rule(OpenCells(order[positions], sizes))
-        leaf = column < 0
-        leaves.append((starts[leaf], links[leaf]))
-        starts, sizes, column, threshold = starts[~leaf], sizes[~leaf], column[~leaf], threshold[~leaf]
-        split.append((column, threshold, links[~leaf]))
-        positions = numbers_of_runs(starts, starts + sizes)
-        rows, owner = order[positions], np.repeat(np.arange(len(starts)), sizes)
-        high = codes[column[owner], rows] >= threshold[owner]
-        order[positions] = rows[np.argsort(2 * owner + high, kind="stable")]
-        upper = np.bincount(owner[high], minlength=len(starts))
-        links = 2 * nodes + np.arange(2 * len(starts))
-        nodes += len(starts)
-        starts = np.stack([starts, starts + sizes - upper], axis=1).reshape(-1)
-        sizes = np.stack([sizes - upper, upper], axis=1).reshape(-1)
-    first, link = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    children = np.zeros(2 * nodes + 1, np.int32)  # the last slot is the root's, which has no parent
-    children[link] = ~number
-    children[np.concatenate([links for *_, links in split])] = np.arange(nodes)
-    cell = np.empty(sample.rows, np.int32)
-    cell[order] = np.repeat(np.arange(len(first)), np.diff(np.append(np.sort(first), sample.rows)))
-    below, above = children[:-1].reshape(-1, 2).T
-    columns, thresholds = np.concatenate([each[0] for each in split]), np.concatenate([each[1] for each in split])
-    return Cells(ThresholdTree(columns, thresholds, below.copy(), above.copy()), cell)
 
 
 def collapse(tree: ThresholdTree, files: CellFiles) -> tuple[ThresholdTree, CellFiles]:

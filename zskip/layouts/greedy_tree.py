@@ -10,13 +10,15 @@ cells are sorted by cell and by one column at a time; a candidate split lies bet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.layouts.cells import Cells, OpenCells, grow_levels
+from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.layouts.cells import Cells, ThresholdTree
 from zskip.layouts.reads import Boxes, Reads, Sample
 
 _QUANTILES = 16
@@ -39,13 +41,73 @@ def tree_cells(
     sides. ``row_weights``: the weight of each row, 1 by default.
     """
 
-    def rule(level: OpenCells) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def rule(level: _OpenCells) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         column, threshold = np.full(len(level), -1, np.int32), np.zeros(len(level), np.int32)
         for block in _blocks(level.sizes, cell_rows):
             column[block], threshold[block] = _best_splits(sample, reads, level.take(block), borders, row_weights)
         return column, threshold
 
-    return grow_levels(sample, rule)
+    return _grow_levels(sample, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCells:
+    """The cells of a level that may still be split: their sampled rows, cell after cell, and the row count of each."""
+
+    rows: NDArray[np.intp]
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def take(self, cells: NDArray[np.intp]) -> _OpenCells:
+        """Some of the cells, by number."""
+        offsets = offsets_of(self.sizes)
+        return _OpenCells(self.rows[numbers_of_runs(offsets[cells], offsets[cells + 1])], self.sizes[cells])
+
+
+def _grow_levels(sample: Sample, rule: Callable[[_OpenCells], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
+    """Split cells breadth first, a whole level at a time, until the rule splits none.
+
+    ``rule(cells)``: for each cell a column, -1 for a cell that is not split, and a threshold. The lower side comes
+    first in layout order.
+    """
+    codes = np.stack(sample.codes)
+    # All rows in layout order: a split reorders rows only within its cell.
+    order = np.arange(sample.rows)
+    starts, sizes = np.zeros(1, np.int64), np.array([sample.rows])
+    # The link under which each cell or node is entered: 2 * its parent + its side.
+    links = np.array([-1])
+    nodes = 0
+    split: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
+    leaves: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    while len(starts):
+        positions = numbers_of_runs(starts, starts + sizes)
+        column, threshold = rule(_OpenCells(order[positions], sizes))
+        leaf = column < 0
+        leaves.append((starts[leaf], links[leaf]))
+        starts, sizes, column, threshold = starts[~leaf], sizes[~leaf], column[~leaf], threshold[~leaf]
+        split.append((column, threshold, links[~leaf]))
+        positions = numbers_of_runs(starts, starts + sizes)
+        rows, owner = order[positions], np.repeat(np.arange(len(starts)), sizes)
+        high = codes[column[owner], rows] >= threshold[owner]
+        order[positions] = rows[np.argsort(2 * owner + high, kind="stable")]
+        upper = np.bincount(owner[high], minlength=len(starts))
+        links = 2 * nodes + np.arange(2 * len(starts))
+        nodes += len(starts)
+        starts = np.stack([starts, starts + sizes - upper], axis=1).reshape(-1)
+        sizes = np.stack([sizes - upper, upper], axis=1).reshape(-1)
+    first, link = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    children = np.zeros(2 * nodes + 1, np.int32)  # the last slot is the root's, which has no parent
+    children[link] = ~number
+    children[np.concatenate([links for *_, links in split])] = np.arange(nodes)
+    cell = np.empty(sample.rows, np.int32)
+    cell[order] = np.repeat(np.arange(len(first)), np.diff(np.append(np.sort(first), sample.rows)))
+    below, above = children[:-1].reshape(-1, 2).T
+    columns, thresholds = np.concatenate([each[0] for each in split]), np.concatenate([each[1] for each in split])
+    return Cells(ThresholdTree(columns, thresholds, below.copy(), above.copy()), cell)
 
 
 def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.intp]]:
@@ -71,7 +133,7 @@ class _Candidates(NamedTuple):
 def _best_splits(
     sample: Sample,
     reads: Reads,
-    cells: OpenCells,
+    cells: _OpenCells,
     borders: Sequence[NDArray[np.int32]] | None,
     row_weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -104,7 +166,7 @@ def _read(reads: Reads, boxes: Boxes) -> NDArray[np.float64]:
 
 def _candidates(
     sample: Sample,
-    cells: OpenCells,
+    cells: _OpenCells,
     column: int,
     borders: NDArray[np.int32] | None,
     row_weights: NDArray[np.float64] | None,
