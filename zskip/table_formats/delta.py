@@ -123,11 +123,13 @@ def log_versions(storage: Storage) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class DeltaSource:
-    """A Delta table at its newest version, or at ``fixed``: a version or a time. ``options``: deltalake's."""
+    """A Delta table at its newest version, or at ``fixed``: a version or a time. ``options``: deltalake's · ``deep``:
+    as in `Source`."""
 
     storage: Storage
     options: Mapping[str, str] = field(default_factory=dict)
     fixed: int | datetime | None = None
+    deep: bool = False
 
     @property
     def format(self) -> str:

@@ -95,6 +95,7 @@ class IcebergSource:
     fixed: int | str | datetime | None = None
     folder: Storage | None = None
     follows: bool = False
+    deep: bool = False
 
     @property
     def format(self) -> str:
@@ -128,7 +129,8 @@ class IcebergSource:
         """The same table at the new metadata file that a commit through its object has made."""
         if self.table is None:
             return self
-        return IcebergSource.at(self.storage, self.table.metadata_location, None, self.table, self.folder)
+        made = IcebergSource.at(self.storage, self.table.metadata_location, None, self.table, self.folder)
+        return replace(made, deep=self.deep)
 
     def opened(self) -> Table:
         """The table, opened by pyiceberg. Raises `TableNotFound`, and `CorruptFile` for a damaged metadata file."""
@@ -158,7 +160,7 @@ class IcebergSource:
             found = IcebergSource.newest_in(self.storage)
             if found is None:
                 raise TableNotFound(f"The Iceberg table at {self.storage.uri} has no metadata file any more.")
-            return found
+            return replace(found, deep=self.deep)
         if self.table is None:
             return self
         from pyiceberg.exceptions import NoSuchTableError

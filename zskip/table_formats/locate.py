@@ -6,6 +6,7 @@ import errno
 import operator
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -15,7 +16,6 @@ import pyarrow.compute as pc
 
 from zskip.errors import InvalidOption, UnsupportedFormat, ZskipError
 from zskip.storage import Storage, open_storage, options_for
-from zskip.table_formats.deep_source import DeepSource
 from zskip.table_formats.log_index import cache_of, follow
 from zskip.table_formats.source import Source
 from zskip.tablelog.dimensions import Dimension
@@ -55,7 +55,7 @@ def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
             # A reader that may not write here keeps an index of its own.
             if not isinstance(error, PermissionError) and error.errno != errno.EROFS:
                 raise
-    parts = cache_of(source, isinstance(source, DeepSource))
+    parts = cache_of(source)
     return Index(source.storage, follow(source, parts), cache_bytes, parts)
 
 
@@ -128,11 +128,11 @@ def _attached(source: Source) -> Snapshot | None:
     found = newest(storage)
     if found is None or found.details.get("source") != source.format:
         return None
-    return None if isinstance(source, DeepSource) and not found.details.get("deep") else found
+    return None if source.deep and not found.details.get("deep") else found
 
 
 def _deepened(source: Source, deep: bool) -> Source:
-    return DeepSource(source) if deep and not isinstance(source, DeepSource) else source
+    return replace(source, deep=True) if deep else source  # type: ignore[type-var]  # each is a dataclass
 
 
 def _requested_version(version: Any, as_of: datetime | None) -> int | str | datetime | None:

@@ -24,6 +24,7 @@ from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source
+from zskip.table_formats.source_footers import with_footers
 from zskip.tablelog.commit import commit, refuse_newer
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
@@ -55,16 +56,17 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
             f"{parts.uri}/_zskip is the index of a folder of Parquet, which is a table of {source.format.capitalize()} "
             "now. Remove the index, and attach the table again."
         )
-    if known is not None:
+    if known is not None and (known.details.get("deep") or not source.deep):
         if source.is_current(known.details):
             return known
         content = source.changes(known.details)
         if content is not None:
+            content = with_footers(source, content) if source.deep else content
             made = _added(source, parts, known, content)
             if isinstance(parts, LocalStorage) and not parts.durable:
                 _vacuum_at_intervals(parts, made)
             return made
-    content = source.read()
+    content = with_footers(source, source.read()) if source.deep else source.read()
     files, sketches, layout = content.files, tuple[SketchRecord, ...](), None
     if known is not None and known.layout is not None:
         recreated = known.details.get("table") != content.state["table"]
@@ -158,8 +160,8 @@ _CACHE_VERSION = 4
 _REPLACED, _VERSIONS_PER_VACUUM = timedelta(days=1), 64
 
 
-def cache_of(source: Source, deep: bool) -> LocalStorage:
-    """The cache folder for the side-car of a table. ``deep``: for one that includes the statistics in footers.
+def cache_of(source: Source) -> LocalStorage:
+    """The cache folder for the side-car of a table; another one for a deep source.
 
     Creating a folder removes those that were not opened for a month.
 
@@ -169,7 +171,7 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
 
     root = user_cache_path("zskip") / "sources"
     identities = f"{source.home.identity} {source.storage.identity}"
-    key = f"{_CACHE_VERSION} {source.format} {identities} {source.fixed!r} {deep}"
+    key = f"{_CACHE_VERSION} {source.format} {identities} {source.fixed!r} {source.deep}"
     folder = root / hashlib.sha256(key.encode()).hexdigest()[:32]
     try:
         if folder.is_dir():

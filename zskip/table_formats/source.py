@@ -119,6 +119,10 @@ class Source(Protocol):
     def fixed(self) -> int | str | datetime | None:
         """The requested version, name or time; None for the newest state."""
 
+    @property
+    def deep(self) -> bool:
+        """Whether its index has the statistics in the files' footers, too."""
+
     def newest(self) -> Source:
         """The table's newest state; the source itself if a version or a metadata file was requested."""
 

@@ -1,12 +1,10 @@
-"""`DeepSource`: a source that also reads footers, for row groups and for columns that the log leaves out."""
+"""What the footers of a source's files say, for row groups and for columns that the log leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,78 +16,30 @@ from zskip.core.types import widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import footers
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.storage import Listing, Storage
-from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Replaced, Replacement, Source, live_statistics
-
-if TYPE_CHECKING:
-    from zskip.core.receipts import Version
-    from zskip.tablelog.index import Index
+from zskip.storage import Listing
+from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
 
 
-@dataclass(frozen=True)
-class DeepSource:
-    """A source with the statistics in its files' footers. Each footer is read once, when a commit adds the file."""
+def with_footers(source: Source, content: Content) -> Content:
+    """The content with the statistics in its files' footers, of which each is read when a commit adds the file.
 
-    source: Source
-
-    @property
-    def format(self) -> str:
-        return self.source.format
-
-    @property
-    def storage(self) -> Storage:
-        return self.source.storage
-
-    @property
-    def home(self) -> Storage:
-        return self.source.home
-
-    @property
-    def fixed(self) -> int | str | datetime | None:
-        return self.source.fixed
-
-    def newest(self) -> DeepSource:
-        return DeepSource(self.source.newest())
-
-    def is_current(self, state: Mapping[str, Any]) -> bool:
-        return bool(state.get("deep")) and self.source.is_current(state)
-
-    def read(self) -> Content:
-        return self._with_footers(self.source.read())
-
-    def changes(self, state: Mapping[str, Any]) -> Content | None:
-        content = self.source.changes(state) if state.get("deep") else None
-        return None if content is None else self._with_footers(content)
-
-    def history(self, limit: int | None) -> list[Version]:
-        return self.source.history(limit)
-
-    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
-        self.source.require_replaceable(index, files)
-
-    def require_changeable(self, batch: tuple[str, int] | None) -> None:
-        self.source.require_changeable(batch)
-
-    def replace_files(self, new: Replacement) -> Replaced | None:
-        made = self.source.replace_files(replace(new, indexed=lambda source: new.indexed(DeepSource(source))))
-        return None if made is None else replace(made, source=DeepSource(made.source))
-
-    def _with_footers(self, content: Content) -> Content:
-        state = {**content.state, "deep": True}
-        if not len(content.files):
-            return replace(content, state=state)
-        in_table_schema = partial(_in_table_schema, content.schema, content.partition_by)
-        files = content.files
-        listed = Listing(files.path, files.size, files.modified, files.etag)
-        try:
-            units, counts = footers.row_groups(self.storage, listed, in_table_schema)
-        except FileNotFoundError as error:
-            raise CorruptFile(
-                f"The file {error.filename} is gone, which version {state['version']} of the "
-                f"{self.format.capitalize()} table at {self.storage.uri} names. Open it without deep=True, or at a "
-                "version that has its files."
-            ) from error
-        return replace(content, files=_with_row_groups(content, units, counts), state=state)
+    Raises `CorruptFile` for a file that is gone.
+    """
+    state = {**content.state, "deep": True}
+    if not len(content.files):
+        return replace(content, state=state)
+    in_table_schema = partial(_in_table_schema, content.schema, content.partition_by)
+    files = content.files
+    listed = Listing(files.path, files.size, files.modified, files.etag)
+    try:
+        units, counts = footers.row_groups(source.storage, listed, in_table_schema)
+    except FileNotFoundError as error:
+        raise CorruptFile(
+            f"The file {error.filename} is gone, which version {state['version']} of the "
+            f"{source.format.capitalize()} table at {source.storage.uri} names. Open it without deep=True, or at a "
+            "version that has its files."
+        ) from error
+    return replace(content, files=_with_row_groups(content, units, counts), state=state)
 
 
 def _in_table_schema(table: Schema, partition_by: Sequence[str], own: Schema, units: FileStatistics) -> FileStatistics:
