@@ -156,6 +156,8 @@ def _has_known_ending(name: str) -> bool:
 
 def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     """The files of a URL, which may be a glob, a folder, a file or a zskip table."""
+    from fsspec.utils import glob_translate
+
     scheme, _, rest = url.partition("://")
     segments = rest.split("/")
     fixed = next((index for index, segment in enumerate(segments) if glob.has_magic(segment)), len(segments))
@@ -167,24 +169,12 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     storage = open_storage(root, storage_options)
     pattern = "/".join(segments[fixed:])
     names = storage.list("", hidden=False).path.to_pylist()
-    chosen = [name for name in names if (_matches_glob(name, pattern) if pattern else _has_known_ending(name))]
+    fits = re.compile(glob_translate(pattern)).match if pattern else _has_known_ending
+    chosen = list(filter(fits, names))
     if not chosen:
         raise NoParquet(_NO_SOURCE.format(without_secrets(url)))
     refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
-
-
-def _matches_glob(name: str, pattern: str) -> bool:
-    """Whether a path matches a glob, in which ``**`` matches any folders and ``*`` any part of one name.
-
-    >>> _matches_glob("a/b/c.parquet", "**/*.parquet"), _matches_glob("a/b.parquet", "*.parquet")
-    (True, False)
-    """
-    parts = []
-    for part in pattern.split("/"):
-        letters = ("[^/]*" if letter == "*" else "[^/]" if letter == "?" else re.escape(letter) for letter in part)
-        parts.append("(?:.*/)?" if part == "**" else "".join(letters) + "/")
-    return re.fullmatch("".join(parts).removesuffix("/"), name) is not None
 
 
 def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> RowSource:
@@ -195,7 +185,7 @@ def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> R
 def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> RowSource:
     """The rows of some files in a table's folder, in the order of the paths, with the table's columns and types."""
     if not paths:
-        return row_source.of_parts(schema, [])
+        return row_source.of_table(t.empty_table(schema))
     partition = pa.schema([schema.field(name) for name in partition_by])
     files = _of_parquet(
         [_File(storage.uri_of(path), path, None if storage.local else storage, partition) for path in paths]

@@ -56,11 +56,10 @@ class RowSample:
     3
     """
 
-    def __init__(self, size: int, seed: int = 0, total: int | None = None) -> None:
-        """``total``: the number of all rows, if known; it lets the sample discard most rows at once."""
+    def __init__(self, size: int, seed: int = 0) -> None:
         self._size = size
         self._seed = seed
-        self._limit = _initial_limit(size, total) if total else np.uint64(2**64 - 1)
+        self._limit = np.uint64(2**64 - 1)
         self._kept: list[pa.Table] = []
         self._hashes: list[np.ndarray] = []
         self._count = 0
@@ -96,12 +95,6 @@ class RowSample:
         self._kept = [pa.concat_tables(self._kept).combine_chunks().take(pa.array(chosen))]
         self._hashes = [hashes[chosen]]
         self._count = len(chosen)
-
-
-def _initial_limit(size: int, total: int) -> np.uint64:
-    """A hash below which at least ``size`` of ``total`` rows fall, even eight standard deviations below expectation."""
-    share = (size + 8 * size**0.5 + 64) / total
-    return np.uint64(2**64 - 1 if share >= 1 else int(share * 2**64))
 
 
 def _splitmix(numbers: np.ndarray, seed: int) -> np.ndarray:

@@ -38,26 +38,17 @@ class RowSource:
 
 def of_table(table: pa.Table) -> RowSource:
     """The rows of a table in memory."""
-    schema = storable_schema(table.schema)
-    length = _rows_per_part(table.nbytes, table.num_rows)
-
-    def parts(columns: Sequence[str] | None) -> Iterator[Part]:
-        chosen = table if columns is None else table.select(columns)
-        kept = schema if columns is None else _selected(schema, columns)
-        for start in range(0, chosen.num_rows, length):
-            yield lambda start=start: storable_rows(chosen.slice(start, length), kept)  # type: ignore[misc]  # a default binds
-
-    return RowSource(schema, table.num_rows, True, parts)
+    return of_tables(storable_schema(table.schema), lambda: [table], table.num_rows)
 
 
-def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> RowSource:
-    """The rows of tables in memory whose types are already storable."""
+def of_tables(schema: pa.Schema, tables: Callable[[], Iterable[pa.Table]], row_count: int) -> RowSource:
+    """The rows of tables with all columns of a storable schema. ``tables``: gives them, any number of times."""
 
-    def parts(columns: Sequence[str] | None) -> Iterator[Part]:
-        for table in tables:
-            yield lambda table=table: table if columns is None else table.select(columns)  # type: ignore[misc]  # a default binds
+    def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        for table in tables():
+            yield from (table if columns is None else table.select(columns)).to_batches(PART_ROWS)
 
-    return RowSource(schema, sum(table.num_rows for table in tables), True, parts)
+    return of_streams(schema, read, row_count)
 
 
 def of_dataset(dataset: Dataset) -> RowSource:
@@ -106,13 +97,9 @@ def _of_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 def _sliced(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
     """The rows of batches, taken together, in slices of similar size."""
     rows = pa.Table.from_batches(batches)
-    length = _rows_per_part(rows.nbytes, rows.num_rows)
+    length = max(1, min(2 * PART_ROWS, rows.num_rows * 2 * PART_BYTES // max(rows.nbytes, 1)))
     for start in range(0, rows.num_rows, length):
         yield lambda start=start: storable_rows(rows.slice(start, length), schema)  # type: ignore[misc]  # a default binds
-
-
-def _rows_per_part(size: int, rows: int) -> int:
-    return max(1, min(2 * PART_ROWS, rows * 2 * PART_BYTES // max(size, 1)))
 
 
 def _selected(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:

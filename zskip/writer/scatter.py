@@ -1,8 +1,8 @@
 """Scatter and gather: rows are distributed part by part to buckets, and each bucket is then written as a run of files.
 
-Buckets are in memory, or in spill files (Arrow IPC) if the rows exceed the memory limit. Both contain the same pieces
-in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) if that makes them
-much smaller, as it does for long strings but hardly for rows in their narrow forms (`compact_rows`).
+Buckets are `Pieces`, in memory, or in spill files (Arrow IPC) if the rows exceed the memory limit. Both contain the
+same pieces in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) if that
+makes them much smaller, as it does for long strings but hardly for rows in their narrow forms (`compact_rows`).
 
 DuckDB's partitioned COPY would be slower: it takes 3.5 s of processor time to scatter 3 million rows of TPC-H's
 lineitem, and 1.1 s to read them back, together as long as the whole write here.
@@ -10,20 +10,20 @@ lineitem, and 1.1 s to read them back, together as long as the whole write here.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.errors import naming
-from zskip.writer.row_source import RowSource, of_parts, of_streams
+from zskip.writer.row_source import RowSource, of_tables
 from zskip.writer.storable import trimmed
 
 FILE_NUMBER = "\x00file"
@@ -81,98 +81,80 @@ def _sort_type(most: int) -> type[np.unsignedinteger]:
     return np.uint16 if most < 1 << 16 else np.uint32
 
 
-class MemoryBuckets:
-    """Buckets in memory. `take` returns a bucket's rows and releases them."""
+class Pieces:
+    """Rows under numbers, in memory or in a spill file for each number. Any thread may read them.
 
-    takes = 16
-    """Several, so that the memory of some buckets can be freed before the others are written."""
+    ``folder``: for the spill files; None keeps all rows in memory
+    """
 
-    def __init__(self, count: int) -> None:
-        self._pieces: list[list[pa.Table]] = [[] for _ in range(count)]
-
-    def add(self, bucket: int, rows: pa.Table) -> None:
-        self._pieces[bucket].append(rows)
-
-    def finish(self) -> None:
-        """To be called once after the last `add`."""
-
-    def rows(self, bucket: int) -> int:
-        return sum(piece.num_rows for piece in self._pieces[bucket])
-
-    def bytes(self, bucket: int) -> int:
-        return sum(piece.nbytes for piece in self._pieces[bucket])
-
-    def take(self, bucket: int) -> list[pa.RecordBatch]:
-        pieces, self._pieces[bucket] = self._pieces[bucket], []
-        return [batch for piece in pieces for batch in piece.to_batches()]
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-
-class SpilledBuckets:
-    """Buckets in spill files of one folder."""
-
-    takes = 1
-    """One, since pieces are written at once and keep no memory."""
-
-    def __init__(self, count: int, folder: str) -> None:
+    def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
-        self._paths: list[list[str]] = [[] for _ in range(count)]
-        self._writers: list[tuple[pa.Schema, pa.RecordBatchStreamWriter] | None] = [None] * count
-        self._rows, self._bytes = [0] * count, [0] * count
+        self._kept: dict[int, list[pa.Table]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._options: pa.ipc.IpcWriteOptions | None = None
 
-    def add(self, bucket: int, rows: pa.Table) -> None:
-        # Write at once: a piece is a slice, and would keep its whole part in memory.
-        self._rows[bucket] += rows.num_rows
-        rows = trimmed(rows, rows.num_rows)
-        self._bytes[bucket] += rows.nbytes
-        with naming(self._paths[bucket][-1] if self._paths[bucket] else self._folder):
-            self._writer(bucket, rows).write_table(rows)
+    @property
+    def takes(self) -> int:
+        """As in `split`: several, so that some rows can be freed before others; one where none stay in memory."""
+        return 1 if self.is_spilled else 16
 
-    def _writer(self, bucket: int, rows: pa.Table) -> pa.RecordBatchStreamWriter:
-        """The bucket's open stream, or a new one if the rows have another schema than those before."""
-        current = self._writers[bucket]
-        if current is not None and current[0].equals(rows.schema):
-            return current[1]
-        if current is not None:
-            current[1].close()
-        self._options = self._options or spill_options(rows)
-        path = os.path.join(self._folder, f"{bucket:06d}-{len(self._paths[bucket])}.arrows")
-        self._paths[bucket].append(path)
-        writer = pa.ipc.new_stream(path, rows.schema, options=self._options)
-        self._writers[bucket] = rows.schema, writer
-        return writer
+    @property
+    def is_spilled(self) -> bool:
+        """Whether the rows are in spill files."""
+        return self._folder is not None
 
-    def finish(self) -> None:
-        """To be called once after the last `add`."""
-        for bucket, current in enumerate(self._writers):
-            if current is not None:
-                with naming(self._paths[bucket][-1]):
-                    current[1].close()
+    def __iter__(self) -> Iterator[int]:
+        """The numbers that have rows, ascending."""
+        return iter(sorted(self._sizes))
 
-    def rows(self, bucket: int) -> int:
-        return self._rows[bucket]
+    @property
+    def row_count(self) -> int:
+        return sum(rows for rows, _ in self._sizes.values())
 
-    def bytes(self, bucket: int) -> int:
-        """The size of a bucket in memory."""
-        return self._bytes[bucket]
+    def rows(self, number: int) -> int:
+        return self._sizes.get(number, (0, 0))[0]
 
-    def take(self, bucket: int) -> list[pa.RecordBatch]:
-        batches: list[pa.RecordBatch] = []
-        for path in self._paths[bucket]:
+    def bytes(self, number: int) -> int:
+        """The size of the rows under a number in memory."""
+        return self._sizes.get(number, (0, 0))[1]
+
+    def add(self, number: int, rows: pa.Table) -> None:
+        """Add rows under a number, after those that are there. By one thread at a time."""
+        if not self.is_spilled:
+            self._kept.setdefault(number, []).append(rows)
+        else:  # at once, as a stream of its own: a piece is a slice, and would keep its whole part in memory
+            rows = trimmed(rows, rows.num_rows)
+            self._options = self._options or spill_options(rows)
+            path = self._path(number)
             with (
                 naming(path),
-                pa.OSFile(path) as file,
-                pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
+                pa.OSFile(path, "ab") as file,
+                pa.ipc.new_stream(file, rows.schema, options=self._options) as writer,
             ):
-                batches += reader
-            os.unlink(path)
-        return batches
+                writer.write_table(rows)
+        self._sizes[number] = self.rows(number) + rows.num_rows, self.bytes(number) + rows.nbytes
 
-    def __len__(self) -> int:
-        return len(self._writers)
+    def of(self, number: int) -> Iterator[pa.Table]:
+        """The pieces under a number, one by one, in their order. They can be read repeatedly."""
+        yield from self._kept.get(number, ())
+        if self.is_spilled and number in self._sizes:
+            path = self._path(number)
+            options = pa.ipc.IpcReadOptions(use_threads=False)
+            with naming(path), pa.OSFile(path) as file:
+                while file.tell() < file.size():
+                    with pa.ipc.open_stream(file, options=options) as reader:
+                        yield reader.read_all()
+
+    def take(self, number: int) -> list[pa.Table]:
+        """The pieces under a number, which are released here."""
+        found = list(self.of(number))
+        self._kept.pop(number, None)
+        if self.is_spilled and found:
+            os.unlink(self._path(number))
+        return found
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._folder or "", f"{number:06d}.arrows")
 
 
 def spill_options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
@@ -220,41 +202,15 @@ def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report
     """
     if source.repeatable:
         return source
-    parts = source.parts(None)
-    tables: list[pa.Table] = []
-    size = rows = 0
-    for part in parts:
-        table = part()
-        tables.append(table)
-        size, rows = size + table.nbytes, rows + table.num_rows
-        report(rows)
-        if size > most_bytes:
-            return _spooled(source.schema, itertools.chain(popped(tables), (part() for part in parts)), folders, report)
-    return of_parts(source.schema, tables)
-
-
-def _spooled(
-    schema: pa.Schema, tables: Iterator[pa.Table], folders: SpillFolders, report: Callable[[int], None]
-) -> RowSource:
-    path = os.path.join(folders.make(), "rows.arrows")
-    rows = 0
-    with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        for table in tables:
-            with naming(path):
-                writer.write_table(table.combine_chunks())
-            rows += table.num_rows
-            report(rows)
-
-    def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        fields = None if columns is None else [schema.get_field_index(name) for name in columns]
-        with (
-            naming(path),
-            pa.OSFile(path) as file,
-            pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader,
-        ):
-            yield from reader
-
-    return of_streams(schema, read, rows)
+    pieces = Pieces()
+    for part in source.parts(None):
+        pieces.add(0, part())
+        if not pieces.is_spilled and pieces.bytes(0) > most_bytes:
+            kept, pieces = pieces, Pieces(folders.make())
+            for table in popped(kept.take(0)):
+                pieces.add(0, table)
+        report(pieces.rows(0))
+    return of_tables(source.schema, partial(pieces.of, 0), pieces.rows(0))
 
 
 def popped(tables: list[pa.Table]) -> Iterator[pa.Table]:

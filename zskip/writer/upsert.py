@@ -49,13 +49,13 @@ from zskip.writer.append import (
     require_managed,
     sized_by_rows,
 )
-from zskip.writer.batch import Batch, Pieces
+from zskip.writer.batch import Batch
 from zskip.writer.evolution import appended
 from zskip.writer.key_match import FileRows, Keys, Matches, key_columns
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
-from zskip.writer.row_source import RowSource, of_streams
-from zskip.writer.scatter import SpillFolders
+from zskip.writer.row_source import RowSource, of_tables
+from zskip.writer.scatter import Pieces, SpillFolders
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written, available_cores, memory_limit_of, rewrite_files, write_files
 
@@ -185,11 +185,10 @@ class _Upsert:
         self.threads = kept.threads or available_cores()
         self._by = [column.path for column in self.base.indexed.orderable(kept.by)]
         self._rows_of = FileRows(index, arrow)
-        self.inserted = Pieces(arrow, folders.make() if batch.is_spilled else None)
+        self.inserted = Pieces(folders.make() if batch.pieces.is_spilled else None)
         # For each file, the rows of the batch that take a place in it, with the number of the row that they replace;
         # and the rows that go without one in their place.
-        with_place = arrow.append(pa.field(_PLACE, pa.int64()))
-        self._placed = Pieces(with_place, folders.make() if batch.is_spilled else None)
+        self._placed = Pieces(folders.make() if batch.pieces.is_spilled else None)
         self._dropped: dict[int, list[NDArray[np.uint32]]] = {}
         self.updated = sum(map(self._match, batch.parts()))
         self.files = np.array(sorted(self._dropped), np.int64)
@@ -213,13 +212,15 @@ class _Upsert:
         del placed
         if len(taken) < len(keys):
             self.inserted.add(0, rows.take(pa.array(np.setdiff1d(np.arange(len(keys)), taken))))
-        if self.batch.is_spilled:
+        if self.batch.pieces.is_spilled:
             pa.default_memory_pool().release_unused()
         return len(np.unique(_joined([found.keys for found in matches.values()])))
 
     def replaced(self, file: int) -> pa.Table:
         """The rows of a file of ``files`` after the upsert."""
-        old, placed = self._rows_of(file), self._placed.of([file])
+        old = self._rows_of(file)
+        empty = t.empty_table(self.schema.arrow.append(pa.field(_PLACE, pa.int64())))
+        placed = pa.concat_tables([*self._placed.of(file)] or [empty])
         taken = np.arange(old.num_rows)
         taken[np.asarray(placed.column(_PLACE))] = old.num_rows + np.arange(placed.num_rows)
         dropped = np.concatenate(self._dropped[file])
@@ -231,14 +232,11 @@ class _Upsert:
     def _written(self, staged: Staged) -> list[Written]:
         """Write the files that change, and the new rows as files of their own."""
         written = [rewrite_files(self.index, self.files, self.replaced, self.kept, staged, self.schema)]
-        if self.inserted.rows:
+        if self.inserted.row_count:
             look_ups = partial(look_ups_of, self.index, self.kept)
             sized = sized_by_rows(self.base, self.kept)
-            rows = of_streams(
-                storable_schema(self.schema.arrow),
-                lambda _: chain.from_iterable(piece.to_batches() for piece in self.inserted.each()),
-                self.inserted.rows,
-            )
+            new = partial(self.inserted.of, 0)
+            rows = of_tables(storable_schema(self.schema.arrow), new, self.inserted.row_count)
             written.append(write_files(rows, self.index.storage, self.schema, sized, look_ups, staged))
         return [each for each in written if len(each.files)]
 
@@ -359,7 +357,7 @@ class _Upsert:
 
     def _tables(self) -> Iterator[pa.Table]:
         """The rows of each of these files."""
-        return chain(map(self.replaced, self.files.tolist()), self.inserted.each())
+        return chain(map(self.replaced, self.files.tolist()), self.inserted.of(0))
 
     def _require_no_added_files(self, newest: Snapshot) -> None:
         """Raise `CommitConflict` if the version has another schema, or new files with one of the keys."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from operator import itemgetter
 
@@ -53,11 +54,10 @@ from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.paths import in_place
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size, shortened
-from zskip.writer.row_source import Part, RowSource, of_parts
+from zskip.writer.row_source import Part, RowSource
 from zskip.writer.scatter import (
     FILE_NUMBER,
-    MemoryBuckets,
-    SpilledBuckets,
+    Pieces,
     SpillFolders,
     free_memory,
     in_parallel,
@@ -233,7 +233,7 @@ class _Write:
 
     def run(self, source: RowSource, routing: Routing | None) -> Written:
         most = int(self.limit * _RESIDENT_SHARE)
-        source = repeatable(source, most, self.folders, lambda rows: self.options.report("read", rows, None))
+        source = repeatable(source, most, self.folders, partial(self.options.report, "read", total=None))
         if self.star is not None:
             source = self.star.joined(source)
         profile = self._profile(source)
@@ -277,8 +277,7 @@ class _Write:
             row_bytes = max(row_bytes, given.nbytes / given.num_rows)
             self._require_memory(int(given.nbytes * (1 + _SORTING_FACTOR)), given.num_rows)
             if self.star is not None:
-                joined = self.star.joined(of_parts(given.schema, [given])).parts(None)
-                given = pa.concat_tables(part() for part in joined)
+                given = self.star.with_attributes(given)
             rows = storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by))
             folder = path[: path.rfind("/") + 1].removeprefix("_data/" if self.options.hidden else "")
             if index.source is not None:  # whose names need not contain the values of the partition
@@ -333,7 +332,7 @@ class _Write:
         unknown = options.files is None and source.row_count is None
         expected_files = options.file_count(source.row_count or options.files or 0, profile.stored)
         size = LARGEST if unknown else sample_size(expected_files)
-        sample = RowSample(size, options.seed, source.row_count)
+        sample = RowSample(size, options.seed)
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
 
@@ -365,7 +364,7 @@ class _Write:
 
     # --- scatter ---
 
-    def _buckets(self, files: int, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+    def _buckets(self, files: int, size: int) -> tuple[Pieces, np.ndarray]:
         """Empty buckets for ``size`` bytes, and the bucket of each file."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = (
@@ -375,16 +374,14 @@ class _Write:
         )
         count = max(1, min(files, wanted, _MOST_BUCKETS))
         bucket_of = np.arange(max(files, 1)) * count // max(files, 1)
-        if in_memory:
-            return MemoryBuckets(count), bucket_of
-        return SpilledBuckets(count, self.folders.make()), bucket_of
+        return Pieces(None if in_memory else self.folders.make()), bucket_of
 
     def _scatter(
         self,
         source: RowSource,
         routing: Routing,
         profile: _RowProfile,
-        buckets: MemoryBuckets | SpilledBuckets,
+        buckets: Pieces,
         bucket_of: np.ndarray,
         narrow: NarrowForms,
         total: int,
@@ -406,7 +403,6 @@ class _Write:
                 buckets.add(bucket, rows)
                 done += rows.num_rows
             self.options.report("scatter", done, total)
-        buckets.finish()
         # Before writing files, return the memory for reading to the system.
         pa.default_memory_pool().release_unused()
 
@@ -415,7 +411,7 @@ class _Write:
     def _gather(
         self,
         routing: Routing,
-        buckets: MemoryBuckets | SpilledBuckets,
+        buckets: Pieces,
         profile: _RowProfile,
         narrow: NarrowForms,
         total: int,
@@ -430,10 +426,9 @@ class _Write:
             with memory.reserved(needed):
                 return list(self._files_of(buckets.take(bucket), routing, narrow, profile))
 
-        filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_Files] = []
         done = 0
-        for written in in_parallel(self.pool, write_bucket, filled, 2 * self.cores):
+        for written in in_parallel(self.pool, write_bucket, buckets, 2 * self.cores):
             files.extend(written)
             done += sum(each.rows for each in written)
             pa.default_memory_pool().release_unused()
@@ -451,7 +446,7 @@ class _Write:
             )
 
     def _files_of(
-        self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, profile: _RowProfile
+        self, bucket: list[pa.Table], routing: Routing, narrow: NarrowForms, profile: _RowProfile
     ) -> Iterator[_Files]:
         """Write the files of one bucket. It frees each column as soon as the last file has taken its rows."""
         schema = profile.transit
@@ -554,10 +549,10 @@ class _Write:
         )
 
 
-def _by_file(bucket: list[pa.RecordBatch]) -> list[tuple[int, list[pa.RecordBatch]]]:
+def _by_file(bucket: list[pa.Table]) -> list[tuple[int, list[pa.RecordBatch]]]:
     """The rows of each file, by ascending number, as slices of the pieces."""
     by_file: dict[int, list[pa.RecordBatch]] = {}
-    for piece in bucket:
+    for piece in (batch for table in bucket for batch in table.to_batches()):
         numbers = piece.column(FILE_NUMBER).to_numpy()
         edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(numbers)]
         for start, end in pairwise(edges):
