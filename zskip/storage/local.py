@@ -167,7 +167,7 @@ class LocalStorage:
         return found
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
-        return Listing.of(self._status(path) for path in paths)
+        return Listing.of([self._status(path) for path in paths])
 
     def _status(self, path: str) -> tuple[str, int | None, int | None, None]:
         try:

@@ -85,7 +85,7 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         partition_by=content.partition_by,
         details=content.state,
         still=refuse_newer,
-        sketches=lambda _: sketches,
+        sketches=sketches,
     )
 
 

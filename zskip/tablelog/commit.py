@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +28,14 @@ from zskip.tablelog.parts import Drafts
 from zskip.tablelog.runs import require_not_doomed
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
 from zskip.tablelog.shards import FANOUT, FILES_PER_SHARD, retyped, write_shards
-from zskip.tablelog.snapshot import LayoutRecord, Shard, SketchRecord, Snapshot
+from zskip.tablelog.snapshot import LayoutRecord, Shard, SketchRecord, Snapshot, with_segments
 
 _LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100
 _LISTED_REMOVALS = 1000
+
+
+Sketches: TypeAlias = Sequence[SketchRecord] | Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class _Change:
     details: Mapping[str, Json]
     batch: tuple[str, int] | None
     still: Callable[[Snapshot], None] | None
-    sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None
+    sketches: Sketches
     merge_sketches: bool
     dimensions: tuple[Dimension, ...] | None
 
@@ -73,7 +77,7 @@ def commit(
     since: int | None = None,
     still: Callable[[Snapshot], None] | None = None,
     staged: Staged | None = None,
-    sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
+    sketches: Sketches = (),
     merge_sketches: bool = False,
     dimensions: Sequence[Dimension] | None = None,
 ) -> Snapshot:
@@ -85,9 +89,10 @@ def commit(
     ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
     version and with ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above
     the last committed one, nothing changes and the files are not used · ``staged``: the files of ``add`` and of the
-    new sketches, whose owner removes them if they are not used, or uses them again · ``sketches``: returns the new
-    sketches, given those of the previous version (none with ``replace_all``); None if unchanged · ``merge_sketches``:
-    merge all segments of each sketch into one · ``dimensions``: whose attributes the index holds; None if unchanged.
+    new sketches, whose owner removes them if they are not used, or uses them again · ``sketches``: the segments of
+    ``add``, which the sketches of the previous version get (with ``replace_all``: the new sketches), or a function that
+    returns the new sketches, given those of the previous version · ``merge_sketches``: merge all segments of each
+    sketch into one · ``dimensions``: whose attributes the index holds; None if unchanged.
 
     If others commit first, the change is applied to their version. Files can be added unless the table's columns or
     partitions changed. Files to remove must still be in that version. The schema or layout that this commit sets must
@@ -260,14 +265,19 @@ class _Attempt:
         return candidate if afresh else _merged(self.drafts, candidate)
 
     def _sketches(self, newest: Snapshot | None) -> tuple[SketchRecord, ...]:
-        change = self.change
-        if change.restored is not None:
-            return change.restored.sketches
-        before = () if change.replace_all or newest is None else newest.sketches
-        after = before if change.sketches is None else change.sketches(before)
-        if not change.merge_sketches:
-            after = merged_crowds(self.drafts, after)
-        return after
+        if self.change.restored is not None:
+            return self.change.restored.sketches
+        _, after = self._before_and_after(newest)
+        return after if self.change.merge_sketches else merged_crowds(self.drafts, after)
+
+    def _before_and_after(self, newest: Snapshot | None) -> tuple[tuple[SketchRecord, ...], tuple[SketchRecord, ...]]:
+        """The sketches of ``newest`` that stay, and those after the change."""
+        given = self.change.sketches
+        afresh = self.change.replace_all or newest is None
+        before = () if afresh or newest is None else newest.sketches
+        if callable(given):
+            return before, given(before)
+        return before, tuple(given) if afresh else with_segments(before, given)
 
     def _shards(
         self, schema: Schema, since: int, layout: LayoutRecord | None, partition_by: Sequence[str]
@@ -293,8 +303,7 @@ class _Attempt:
     def _files(self, newest: Snapshot) -> list[str]:
         """The files that only this commit names."""
         added = [] if self.change.add is None else self.change.add.path.to_pylist()
-        before = () if self.change.replace_all else newest.sketches
-        after = before if self.change.sketches is None else self.change.sketches(before)
+        before, after = self._before_and_after(newest)
         return [*added, *self.drafts.paths, *segment_paths(after) - segment_paths(before)]
 
 

@@ -215,7 +215,9 @@ class SketchRecord:
 
 def with_segments(records: Sequence[SketchRecord], new: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:
     """The sketches with the segments of ``new`` added. A sketch that was dropped meanwhile stays dropped."""
-    added = {record.name: record.segments for record in new}
+    added: dict[SketchName, list[SegmentRecord]] = {}
+    for record in new:
+        added.setdefault(record.name, []).extend(record.segments)
     return tuple(replace(one, segments=(*one.segments, *added.get(one.name, ()))) for one in records)
 
 

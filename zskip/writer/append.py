@@ -22,7 +22,7 @@ from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.sketches import SKETCHES, named_sketches
-from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
+from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.tablelog.table_folders import refuse_folder, refuse_within_index
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
@@ -86,7 +86,7 @@ def create(
             details={"rows": written.rows, "files": len(written.files)},
             batch=batch,
             staged=staged,
-            sketches=lambda before: written.sketches,
+            sketches=written.sketches,
             dimensions=() if star is None else star.dimensions,
         )
 
@@ -153,7 +153,7 @@ def append(
                     batch=batch,
                     since=base.version,
                     staged=staged,
-                    sketches=lambda before: with_segments(before, written.sketches),
+                    sketches=written.sketches,
                 )
                 break
             except FilesRemoved:

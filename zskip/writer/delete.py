@@ -25,7 +25,7 @@ from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
-from zskip.tablelog.snapshot import Snapshot, with_segments
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.append import kept_options, look_ups_of, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.key_match import FileRows, Keys
@@ -64,7 +64,7 @@ def delete(
             details={"rows": done.rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
             still=lambda newest: _require_no_added_matches(affected.index, newest, matching, backend),
             staged=staged,
-            sketches=lambda before: with_segments(before, written.sketches),
+            sketches=written.sketches,
         )
     return snapshot, replace(done, version=snapshot.version)
 

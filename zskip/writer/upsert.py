@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -41,7 +41,7 @@ from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
-from zskip.tablelog.snapshot import Snapshot, with_segments
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.append import (
     kept_options,
     look_ups_of,
@@ -332,7 +332,7 @@ class _Upsert:
                 batch=batch,
                 still=self._require_no_added_files,
                 staged=staged,
-                sketches=lambda before: reduce(with_segments, [each.sketches for each in written], before),
+                sketches=[sketch for each in written for sketch in each.sketches],
             )
             if not staged.is_committed:  # another writer committed this batch
                 return snapshot, Upserted(snapshot.version, 0, 0, 0)

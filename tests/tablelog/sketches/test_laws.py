@@ -43,7 +43,7 @@ from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketches import SKETCHES, SketchBuilder, keys_of, named_sketches
-from zskip.tablelog.snapshot import Snapshot, with_segments
+from zskip.tablelog.snapshot import Snapshot
 
 PREDICATES_PER_TABLE = 125
 UNITS, COLUMNS = 14, 5
@@ -154,9 +154,7 @@ def committed(folder: Path, random: Random, table: Units, shape: Shape) -> Index
                 schema=schema if snapshot is None else None,
                 managed=False,
                 details={"source": "statistics"},
-                sketches=lambda before, new=records, first=snapshot is None: (
-                    new if first else with_segments(before, new)
-                ),
+                sketches=records,
             )
     return Index(storage, snapshot)
 

@@ -345,7 +345,7 @@ def cluster_folder(
             details={"rows": written.rows, "files": len(written.files)},
             still=lambda newest: _cluster_folder_refuse(storage, f"version {newest.version} was committed"),
             staged=staged,
-            sketches=lambda _: written.sketches,
+            sketches=written.sketches,
         )
     try:
         _require_unchanged(index)

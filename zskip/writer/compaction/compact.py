@@ -16,7 +16,7 @@ from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
-from zskip.tablelog.snapshot import LayoutRecord, Snapshot, with_segments
+from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.compaction.layout_groups import Merge, merges, saved_by_full
@@ -188,7 +188,7 @@ class _Compaction:
                 layout=layout,
                 details={"full": layout is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
                 staged=staged,
-                sketches=lambda before: with_segments(before, written.sketches),
+                sketches=written.sketches,
                 merge_sketches=layout is not None and bool(index.snapshot.sketches),
             )
 
