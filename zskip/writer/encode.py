@@ -48,29 +48,7 @@ def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
             dictionary.append(path)
         elif integers:
             delta.append(path)
-    return _encoding(compression, dictionary, delta, paths)
-
-
-def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Encoding:
-    """The encoding of an existing file, for rows that replace its own. Columns that it lacks are stored plainly."""
-    dictionary, delta = [], []
-    listed = list(_leaves(rows.slice(0, 0)))
-    leaves = dict(listed)
-    chunks = file.row_group(0) if file.num_row_groups else None
-    for chunk in () if chunks is None else map(chunks.column, range(chunks.num_columns)):
-        path = chunk.path_in_schema
-        if path not in leaves:
-            continue
-        if chunk.has_dictionary_page:
-            dictionary.append(path)
-        elif "DELTA_BINARY_PACKED" in chunk.encodings and any(holds(leaves[path].type) for holds in _INTEGERS):
-            delta.append(path)
-    return _encoding(compression, dictionary, delta, [path for path, _ in listed])
-
-
-def _encoding(compression: str, dictionary: Sequence[str], delta: Sequence[str], paths: Sequence[str]) -> Encoding:
-    """The encoding of leaves with these paths. Two leaves of one path, of a column "s.a" and of a field a of s, have a
-    dictionary."""
+    # Two leaves of one path, of a column "s.a" and of a field a of s, have a dictionary.
     shared = {path for path, leaves in Counter(paths).items() if leaves > 1}
     with_dictionary = dict.fromkeys([*dictionary, *(path for path in paths if path in shared)])
     return Encoding(compression, tuple(with_dictionary), tuple(path for path in delta if path not in shared))

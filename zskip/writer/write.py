@@ -22,14 +22,12 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.offsets import offsets_of
 from zskip.core.option_checks import size_text
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Staged, Storage, hive
 from zskip.tablelog.index import Index
@@ -41,7 +39,6 @@ from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import (
     Encoding,
     columns_with_nan,
-    encoding_of,
     even_cuts,
     fitted_encoding,
     footer_metadata,
@@ -135,7 +132,7 @@ def rewrite_files(
 ) -> Written:
     """Replace files of a table one for one, by the rows that ``rows_of`` returns for each number, in their order.
 
-    ``schema``: of the rows, by default the table's. A file keeps its layout group and its encoding; one without
+    ``schema``: of the rows, by default the table's. A file keeps its layout group; one without
     rows is left out. As many files are in memory at once as the memory limit allows. ``staged``: as in `write_files`.
     """
     with _begun(index.storage, schema or index.snapshot.schema, options, None, staged) as write:
@@ -255,21 +252,17 @@ class _Write:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
         row_bytes = 0.0
 
-        def replaced(item: tuple[int, int, str, int | None]) -> _Files | None:
-            path, size = item[2:]
-            uri = self.storage.uri_of(path)
-            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri, size=size)) as opened:
-                old = opened.metadata
-            stored = sum(old.row_group(group).total_byte_size for group in range(old.num_row_groups))
-            needed = int(max(stored, row_bytes * old.num_rows) * (1 + _SORTING_FACTOR))
-            self._require_memory(needed, old.num_rows)
+        def replaced(item: tuple[int, int, str, int | None, int | None]) -> _Files | None:
+            stored, count = item[3] or 0, item[4] or 0
+            needed = int(max(stored, row_bytes * count) * (1 + _SORTING_FACTOR))
+            self._require_memory(needed, count)
             with memory.reserved(needed):
                 try:
-                    return rewritten(*item[:3], old)
+                    return rewritten(*item[:3])
                 finally:  # before the next file takes its place
                     pa.default_memory_pool().release_unused()
 
-        def rewritten(position: int, number: int, path: str, old: pq.FileMetaData) -> _Files | None:
+        def rewritten(position: int, number: int, path: str) -> _Files | None:
             nonlocal row_bytes
             given = rows_of(number)
             if not given.num_rows:
@@ -285,11 +278,11 @@ class _Write:
                 folder = hive.folder(self.options.partition_by, key) if key else ""
             del given
             target = self.options.data_path(folder, in_place(path, self.id, position))
-            encoding = encoding_of(old, rows, self.options.compression)
-            return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows), sorted_by, encoding)
+            return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows), sorted_by)
 
-        items = list(zip(range(len(paths)), numbers.tolist(), paths, index.sizes(numbers).to_pylist(), strict=True))
-        # The first file tells how long rows are in memory, which a footer does not where strings repeat.
+        known = (index.sizes(numbers).to_pylist(), index.row_counts(numbers).to_pylist())
+        items = list(zip(range(len(paths)), numbers.tolist(), paths, *known, strict=True))
+        # The first file tells how long rows are in memory.
         alone = 0 if self.options.memory_limit is None else 1
         files: list[_Files] = []
         for some in (items[:alone], items[alone:]):
