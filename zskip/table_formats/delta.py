@@ -43,7 +43,6 @@ from zskip.stats import ColumnStatistics, DataFiles
 from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage import Staged, Storage, hive, open_storage
 from zskip.storage.local import LocalStorage
-from zskip.table_formats.deletion_vectors import positions
 from zskip.table_formats.source import (
     COMMIT_ATTEMPTS,
     FIELD_ID,
@@ -280,20 +279,11 @@ class DeltaSource:
                 return None
             if actions is None:
                 return None
-            # A commit that changes a file's deletes removes and adds the file, in either order.
+            # A commit may remove a file and add it again, in either order.
             for gone in (action["remove"] for action in actions if "remove" in action):
                 removed[gone["path"]] = None
-                if _vector_id(added.get(gone["path"], {})) == _vector_id(gone):
-                    added.pop(gone["path"], None)
+                added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
-        if any((add.get("deletionVector") or {}).get("storageType") == "p" for add in added.values()):
-            return None  # a vector at an absolute path, which only deltalake reads
-        with reading(self.storage.uri_of(commit_path(version)), "of the log of a Delta table"):
-            deleted = {
-                unquote(path): rows
-                for path, add in added.items()
-                if (vector := add.pop("deletionVector", None)) and len(rows := positions(self.storage, vector))
-            }
         with tempfile.TemporaryDirectory() as folder:
             # deltalake parses the statistics here too, from a log of just these files.
             log = Path(folder) / "_delta_log"
@@ -312,7 +302,7 @@ class DeltaSource:
             if self.mark(int(state["version"])) != mark:
                 return None  # another table has taken its place, and some of these commits are that table's
             gone = tuple(map(unquote, removed))
-            return _content(table, schema, partition_by, deleted, gone, new_state)
+            return _content(table, schema, partition_by, {}, gone, new_state)
 
     def require_replaceable(self, index: Index, files: np.ndarray) -> None:
         uri = self.storage.uri
@@ -440,7 +430,10 @@ def _require_readable_log(storage: Storage) -> None:
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]] | None:
-    """The actions of a commit that only adds and removes files; None if it does more or cannot be parsed."""
+    """The actions of a commit that only adds and removes whole files; None if it does more or cannot be parsed.
+
+    Deletion vectors are left to deltalake, which reads them with the whole log.
+    """
     try:
         actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
     except ValueError:
@@ -451,13 +444,9 @@ def _actions(commit: bytes) -> list[dict[str, Any]] | None:
         files = [action[kind] for kind in ("add", "remove") if kind in action]
         if not all(isinstance(file, dict) and isinstance(file.get("path"), str) for file in files):
             return None
+        if any(file.get("deletionVector") for file in files):
+            return None
     return actions
-
-
-def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The identity of an action's deletion vector."""
-    vector = action.get("deletionVector") or {}
-    return (vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset"))
 
 
 def _require_features(table: DeltaTable, uri: str) -> None:

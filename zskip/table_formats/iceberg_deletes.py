@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io as buffers
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from zskip.errors import CorruptFile, UnsupportedFormat
-from zskip.table_formats.deletion_vectors import FRAME, bitmap_rows, unframed
+from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
 from zskip.table_formats.source import RESTORE, reading
 
 if TYPE_CHECKING:
@@ -122,12 +123,54 @@ def _vectors(io: FileIO, address: str, entries: Mapping[str, _Entry]) -> dict[st
         end = opened.seek(0, buffers.SEEK_END)
         for path, entry in entries.items():
             start, size = entry.start or 0, entry.size or 0
-            if start < 0 or size < FRAME or start + size > end:
+            if start < 0 or size < _FRAME or start + size > end:
                 raise CorruptFile(
                     f"{address} has {end:,} bytes, and no deletion vector of {size:,} at {start:,}. {RESTORE}"
                 )
             opened.seek(start)
             where = f"{address} at byte {start:,}"
-            data = unframed(opened.read(size), size - FRAME, where)
-            found[path] = bitmap_rows(data, entry.file.record_count, where)
+            data = _unframed(opened.read(size), size - _FRAME, where)
+            found[path] = _bitmap_rows(data, entry.file.record_count, where)
     return found
+
+
+# A deletion vector: a magic number and a 64-bit Roaring bitmap (Lemire 2016) in the portable format, in a blob of a
+# Puffin file. Those of Delta are decoded by deltalake.
+
+_MAGIC = 1681511377
+_SIZE, _CHECKSUM = struct.Struct(">i"), struct.Struct(">I")
+_FRAME = _SIZE.size + _CHECKSUM.size
+"""The bytes around a bitmap in a file: its size before it, its checksum behind it."""
+
+
+def _unframed(framed: bytes, size: int, where: str) -> bytes:
+    """The bitmap without the size before it and the checksum after it.
+
+    ``size``: of the bitmap, in bytes · ``where``: the file and the offset, for errors. Raises `CorruptFile`.
+    """
+    data = framed[_SIZE.size : _SIZE.size + size]
+    if size < 0 or len(framed) != size + _FRAME or _SIZE.unpack_from(framed)[0] != size:
+        raise CorruptFile(f"The deletion vector in {where} is not one of {size:,} bytes. {RESTORE}")
+    if _CHECKSUM.unpack_from(framed, _SIZE.size + size)[0] != zlib.crc32(data):
+        raise CorruptFile(f"The deletion vector in {where} does not match its checksum. {RESTORE}")
+    return data
+
+
+def _bitmap_rows(data: bytes, count: int, where: str) -> np.ndarray:
+    """The row numbers in a bitmap with its magic number, ascending. ``count``: their expected number.
+
+    Raises `CorruptFile`, which names ``where``.
+    """
+    try:
+        from pyroaring import BitMap64
+    except ImportError as error:
+        raise MissingDependency('Deletion vectors need pyroaring: pip install "zskip[iceberg]"') from error
+    if len(data) < 4 or struct.unpack_from("<i", data)[0] != _MAGIC:
+        raise CorruptFile(f"The deletion vector in {where} does not start with its magic number. {RESTORE}")
+    try:
+        rows = np.array(BitMap64.deserialize(data[4:]).to_array(), np.int64)
+    except ValueError as error:
+        raise CorruptFile(f"The deletion vector in {where} is not a valid bitmap: {error}. {RESTORE}") from error
+    if len(rows) != count:
+        raise CorruptFile(f"The deletion vector in {where} holds {len(rows):,} rows, not {count:,}. {RESTORE}")
+    return rows
