@@ -26,6 +26,9 @@ from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel
 from zskip.writer.storable import storable_rows
 
+# A table of all integers from the least key to the greatest is used if it has at most so many entries for each key.
+# Otherwise Arrow builds a hash table of the keys for each part of the rows.
+_SPARSEST, _FEW_KEYS = 8, 1024
 _HASH_FACTOR = 0x9E3779B97F4A7C15  # odd: no bit of the columns before is lost
 
 
@@ -73,9 +76,9 @@ class Keys:
         for name, known, kept in zip(self.columns, self.distinct, self.codes, strict=True):
             values = _comparable(rows.column(name))
             values = values if len(left) == len(values) else values.take(pa.array(left))
-            place = pc.index_in(values, value_set=known, skip_nulls=True)
-            given = np.flatnonzero(np.asarray(place.is_valid()))
-            left, code = left[given], code[given] * len(known) + np.asarray(place.take(pa.array(given)), np.int64)
+            place = _places(values, known)
+            given = np.flatnonzero(place >= 0)
+            left, code = left[given], code[given] * len(known) + place[given]
             at = np.minimum(np.searchsorted(kept, code), len(kept) - 1)
             same = kept[at] == code
             left, code = left[same], at[same]
@@ -173,6 +176,21 @@ def key_hashes(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.uint64]:
         if can_hash(values.type):
             hashed = hashed * np.uint64(_HASH_FACTOR) + hashes(values)
     return hashed
+
+
+def _places(values: pa.Array, known: pa.Array) -> NDArray[np.int64]:
+    """The place of each value among distinct ones; -1 for NULL, and for a value that is none of them."""
+    if t.is_integer(known.type) and known.type != pa.uint64() and len(known):
+        given = np.asarray(known.cast(pa.int64()))
+        least, most = int(given.min()), int(given.max())
+        if most - least < _SPARSEST * (len(given) + _FEW_KEYS):
+            place = np.full(most - least + 1, -1, np.int64)
+            place[given - least] = np.arange(len(given))
+            filled = np.asarray(pc.fill_null(values.cast(pa.int64()), 0))
+            inside = np.asarray(values.is_valid()) & (filled >= least) & (filled <= most)
+            return np.where(inside, place[np.where(inside, filled, least) - least], -1)
+    found = pc.index_in(values, value_set=known, skip_nulls=True)
+    return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.Array:

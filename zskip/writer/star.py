@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.schema import Schema, split_path
@@ -31,14 +29,12 @@ from zskip.tablelog.dimensions import Dimension, attribute_name, owner_of
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import format_of_object, own_snapshot
+from zskip.writer.key_match import Keys
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 from zskip.writer.storable import storable_type
 
 _LOG = logging.getLogger("zskip")
-# A table of all integers from the least key to the greatest is used if it has at most so many entries for each key.
-# Otherwise Arrow builds a hash table of the keys for each part of the rows.
-_SPARSEST, _FEW_KEYS = 8, 1024
 # Attributes that repeat as often, or are longer on average, are joined as dictionaries: four bytes a row to move.
 _LEAST_REPEATS, _LONGEST_MOVED = 4, 32
 
@@ -84,81 +80,26 @@ def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A dimension in memory. ``version``: None for rows without versions · ``finder``: of its rows; None if none are
-    known · ``columns``: its attributes, and the keys of further hops · ``reason``: why it cannot be joined."""
+    """A dimension in memory. ``version``: None for rows without versions · ``finder``: the keys of its rows; None if
+    none are known · ``columns``: its attributes, and the keys of further hops · ``reason``: why it cannot be joined."""
 
     dimension: Dimension
     version: str | None
-    finder: _Finder | None
+    finder: Keys | None
     columns: pa.Table
     reason: str = ""
 
 
-class _Finder:
-    """Finds the rows of a dimension by its keys, which are unique and not NULL.
-
-    >>> found = _Finder([pa.chunked_array([[7, 7, 9]]), pa.chunked_array([["a", "b", "a"]])])
-    >>> found.rows([pa.chunked_array([[9, 7, None]]), pa.chunked_array([["a", "x", "a"]])]).to_pylist()
-    [2, None, None]
-    """
-
-    def __init__(self, keys: Sequence[pa.ChunkedArray]) -> None:
-        self._steps: list[tuple[_Find, int, _Find | None]] = []
-        known = np.zeros(len(keys[0]), np.int64)
-        for number, key in enumerate(keys):
-            distinct = pc.unique(key)
-            find, combine = _find_in(distinct), None
-            codes = find(key)
-            if number:  # numbers of the combinations so far, of which there are at most as many as rows
-                codes = known * len(distinct) + codes
-                combine = _find_in(pc.unique(pa.array(codes)))
-                codes = combine(pa.chunked_array([codes]))
-            known = codes
-            self._steps.append((find, len(distinct), combine))
-
-    def rows(self, values: Sequence[pa.ChunkedArray]) -> pa.Array:
-        """The number of the dimension's row for each tuple of keys; null where there is none."""
-        found = np.zeros(len(values[0]), np.int64)
-        for column, (find, count, combine) in zip(values, self._steps, strict=True):
-            codes = find(column)
-            if combine is not None:
-                codes = combine(pa.chunked_array([np.where((found < 0) | (codes < 0), -1, found * count + codes)]))
-            found = codes
-        return pa.array(found, mask=found < 0)
+def _found(keys: Keys, values: Sequence[pa.ChunkedArray]) -> pa.Array:
+    """The number of the dimension's row for each tuple of keys; null where there is none."""
+    numbers = keys.numbers(pa.table(dict(zip(keys.columns, map(_as_keys, values), strict=True))))
+    return pa.array(numbers, mask=numbers < 0)
 
 
-_Find: TypeAlias = Callable[[pa.ChunkedArray], "NDArray[np.int64]"]
-"""From values to their numbers among distinct keys; -1 for NULL, and for a value that is none of them."""
-
-
-def _find_in(keys: pa.Array) -> _Find:
-    if t.is_integer(keys.type) and keys.type != pa.uint64() and len(keys):
-        given = np.asarray(keys.cast(pa.int64()))
-        least, most = int(given.min()), int(given.max())
-        if most - least < _SPARSEST * (len(given) + _FEW_KEYS):
-            numbers = np.full(most - least + 1, -1, np.int64)
-            numbers[given - least] = np.arange(len(given))
-            return partial(_looked_up, numbers, least, most)
-    return partial(_searched, keys)
-
-
-def _looked_up(numbers: NDArray[np.int64], least: int, most: int, values: pa.ChunkedArray) -> NDArray[np.int64]:
-    whole = _plain(values).cast(pa.int64())
-    inside = np.asarray(whole.is_valid())
-    filled = np.asarray(pc.fill_null(whole, 0))
-    inside = inside & (filled >= least) & (filled <= most)
-    return np.where(inside, numbers[np.where(inside, filled, least) - least], -1)
-
-
-def _searched(keys: pa.Array, values: pa.ChunkedArray) -> NDArray[np.int64]:
-    values = _plain(values)
-    if t.is_null(values.type):
-        values = values.cast(keys.type)
-    elif values.type != keys.type:
-        # Integers of different widths; a value that the key's type cannot hold has no row.
-        values, keys = values.cast(pa.int64()), keys.cast(pa.int64())
-    found = pc.index_in(values, value_set=keys, skip_nulls=True)
-    return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+def _as_keys(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values as keys, of which integers of any width may equal each other."""
+    plain = _plain(values)
+    return plain.cast(pa.int64()) if t.is_integer(plain.type) and plain.type != pa.uint64() else plain
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -237,10 +178,11 @@ class Star:
         for each in self.loaded:  # a dimension comes after those that have its keys
             owner = each.dimension.name
             of_rows = [joined[key] for key in self._keys(each.dimension) if key in joined]
-            if each.finder is None or len(of_rows) < len(each.dimension.keys):  # a column that is missing is NULL
+            known = [column for column in of_rows if not t.is_null(column.type)]
+            if each.finder is None or len(known) < len(each.dimension.keys):  # a column that is missing is NULL
                 numbers = pa.nulls(rows.num_rows, pa.int64())
             else:
-                numbers = each.finder.rows(of_rows)
+                numbers = _found(each.finder, of_rows)
             for name in each.columns.column_names:
                 place, attribute = (owner, name), attribute_name(owner, name)
                 if attribute in wanted or place in keys:
@@ -407,7 +349,8 @@ def _load(
         schema.orderable([field.name])
     dimension = Dimension(join.name, uri if version else "", join.keys, pa.schema(fields))
     columns = {name: _repeating(table.column(name)) for name in dict.fromkeys([*attributes, *further])}
-    return _Loaded(dimension, version, _Finder(list(key_columns.values())), pa.table(columns))
+    finder = Keys.of(pa.table({key: _as_keys(column) for key, column in key_columns.items()}), keys)
+    return _Loaded(dimension, version, finder, pa.table(columns))
 
 
 def _repeating(column: pa.ChunkedArray) -> pa.ChunkedArray:
