@@ -536,14 +536,7 @@ def _content(
 def _column(adds: pa.Table, name: str, type: pa.DataType) -> pa.Array:
     if name not in adds.column_names:
         return pa.nulls(len(adds), type)
-    column = adds.column(name)
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if len(column)
-        else pa.array([], column.type)
-    )
+    return adds.column(name).combine_chunks()
 
 
 def _unquoted(paths: pa.StringArray) -> pa.StringArray:

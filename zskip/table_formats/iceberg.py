@@ -6,7 +6,7 @@ It also makes the snapshots that replace files of the table, of the same or of c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -182,7 +182,7 @@ class IcebergSource:
     def read(self) -> Content:
         table = self.opened()
         schema = _schema(table, self._columns(table), self.metadata)
-        data, deletes = self._manifests(table)
+        data, deletes = self.manifests(table)
         entries = [entry for manifest in data for entry in manifest_entries(table, manifest)]
         entries.sort(key=lambda entry: entry.sequence_number or 0)  # the oldest first, as of Delta
         sequence_numbers = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
@@ -199,7 +199,7 @@ class IcebergSource:
         if self.fixed is not None or state.get("form") != _FORM:
             return None
         table = self.opened()
-        data, deletes = self._manifests(table)
+        data, deletes = self.manifests(table)
         if [one.manifest_path for one in deletes] != state["deletes"] or table.schema().schema_id != state["schema"]:
             return None
         if str(table.metadata.table_uuid) != state.get("table"):
@@ -226,7 +226,7 @@ class IcebergSource:
         added = [entry for path, entry in entries.items() if path not in before]
         return self._content(table, _schema(table, self._columns(table), self.metadata), added, {}, gone, data, deletes)
 
-    def _manifests(self, table: Table) -> tuple[list[ManifestFile], list[ManifestFile]]:
+    def manifests(self, table: Table) -> tuple[list[ManifestFile], list[ManifestFile]]:
         """The data manifests and the delete manifests of the chosen snapshot."""
         from pyiceberg.manifest import ManifestContent
 
@@ -699,7 +699,9 @@ def _is_recreated(error: BaseException) -> bool:
 def _live_entries(source: IcebergSource, table: Table, paths: pa.StringArray) -> list[DataFile]:
     """The table's entries for these files. Raises `CommitConflict` if some are no longer live."""
     wanted = set(paths.to_pylist())
-    found = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in wanted]
+    manifests, _ = source.manifests(table)
+    live = [entry.data_file for manifest in manifests for entry in manifest_entries(table, manifest)]
+    found = [one for one in live if path_in(source.storage, one.file_path) in wanted]
     if len(found) < len(paths):
         raise CommitConflict(f"{source.metadata}: files that were to be replaced are no longer in the table.")
     return found
@@ -796,16 +798,3 @@ def _has_null_list_of_structs(values: pa.Array) -> bool:
     if not t.is_list(type) and not t.is_large_list(type) and not t.is_fixed_size_list(type):
         return False
     return bool(t.is_struct(type.value_type) and values.null_count) or _has_null_list_of_structs(values.flatten())
-
-
-def _data_files(table: Table) -> Iterator[DataFile]:
-    from pyiceberg.manifest import ManifestContent
-
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return
-    with reading(snapshot.manifest_list, "a list of manifests of an Iceberg table"):
-        manifests = snapshot.manifests(table.io)
-    for manifest in manifests:
-        if manifest.content == ManifestContent.DATA:  # a number in the manifests of tables of version 1
-            yield from (entry.data_file for entry in manifest_entries(table, manifest))

@@ -18,7 +18,8 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -232,17 +233,20 @@ def _version_as_of(storage: Storage, moment: datetime) -> int:
     if now is None:
         raise TableNotFound(not_found(storage))
     kept = _kept(storage, now)
-    low, high = 0, len(kept)
-    while low < high:
-        middle = (low + high) // 2
-        entry = read_entry(storage, kept[middle])
-        if entry is None or entry.time <= moment:
-            low = middle + 1
-        else:
-            high = middle
-    if low == 0:
+    found = until(storage, kept, moment)
+    if not found:
         raise TableNotFound(f"The table at {storage.uri} holds no version as old as {moment.isoformat()}.")
-    return kept[low - 1]
+    return kept[found - 1]
+
+
+def until(storage: Storage, ascending: Sequence[int], moment: datetime) -> int:
+    """How many of these versions are not later than a moment. Those without an entry are not."""
+
+    def time_of(version: int) -> datetime:
+        entry = read_entry(storage, version)
+        return datetime.min.replace(tzinfo=UTC) if entry is None else entry.time
+
+    return bisect_right(ascending, moment, key=time_of)
 
 
 def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:

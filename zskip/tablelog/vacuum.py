@@ -155,14 +155,7 @@ def require_files(storage: Storage, snapshot: Snapshot, listing: Listing | None 
 
 def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
     """The oldest version that was still the newest at the horizon or later. The times of versions increase."""
-    low, high = 0, len(versions) - 1
-    while low < high:
-        middle = (low + high) // 2
-        follower = log.read_entry(storage, versions[middle + 1])
-        if follower is None or follower.time <= horizon:
-            low = middle + 1
-        else:
-            high = middle
+    low = log.until(storage, versions[1:], horizon)
     # A vacuum leaves the table as it was: what it follows has not been replaced by it.
     while low and _is_vacuum(log.read_entry(storage, versions[low])):
         low -= 1

@@ -21,7 +21,7 @@ from zskip.tablelog.index import Index
 from zskip.writer.look_ups import ReadLookUps
 from zskip.writer.open_source import open_source, session_of
 from zskip.writer.options import WriteOptions
-from zskip.writer.paths import stored_rows
+from zskip.writer.paths import rows_of_files
 from zskip.writer.row_source import RowSource, of_reader
 from zskip.writer.write import Written, available_cores, write_files
 
@@ -69,7 +69,8 @@ def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:
 
 
 def _rows_of_files(index: Index, numbers: np.ndarray) -> RowSource:
-    return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
+    snapshot, paths = index.snapshot, index.paths(numbers).to_pylist()
+    return rows_of_files(index.storage, snapshot.schema.arrow, snapshot.partition_by, paths)
 
 
 def _map(

@@ -36,7 +36,6 @@ from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
-from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import refuse_files_of_tables
 from zskip.writer import row_source
 from zskip.writer.evolution import united
@@ -175,11 +174,6 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
         raise NoParquet(_NO_SOURCE.format(without_secrets(url)))
     refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
-
-
-def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> RowSource:
-    """The rows of some files of a table, in the order of the paths, with the columns and types of the snapshot."""
-    return rows_of_files(storage, snapshot.schema.arrow, snapshot.partition_by, paths)
 
 
 def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> RowSource:
