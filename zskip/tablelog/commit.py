@@ -9,7 +9,7 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +108,7 @@ def commit(
         operation,
         add,
         tuple(remove),
-        replace_all,
+        replace_all or base is None,
         restore,
         schema,
         layout,
@@ -131,7 +131,7 @@ def commit(
                 _require_safe_paths(add)
                 if managed:
                     _make_durable(storage, add)
-            made = attempt.first() if base is None else attempt.next(base)
+            made = attempt.next(attempt.nothing() if base is None else base)
     except _AlreadyCommitted as found:
         return found.snapshot
     log.write_hint(storage, made.version)
@@ -161,37 +161,17 @@ class _Attempt:
         self.drafts = Drafts(storage, staged)
         self._added: tuple[Shard, ...] | None = None
 
-    def first(self) -> Snapshot:
-        """The first version of a table."""
-        storage, change = self.storage, self.change
-        if log.latest_version(storage):
-            raise _made_meanwhile(storage)
-        if change.schema is None:
-            raise CommitConflict(f"The table at {storage.uri} is gone: there is no version to change.")
-        candidate = Snapshot(
-            version=1,
-            table_id=secrets.token_hex(16),
-            commit_id=self.commit_id,
-            schema=change.schema,
-            managed=change.managed,
-            partition_by=change.partition_by,
-            layout=change.layout,
-            shards=self._shards(change.schema, 1, change.layout, change.partition_by),
-            operation=change.operation,
-            time=datetime.now(UTC),
-            parent=None,
-            details=change.details,
-            applications=dict([] if change.batch is None else [change.batch]),
-            sketches=self._sketches(None),
-            uniform=change.managed,
-            dimensions=change.dimensions or (),
-        )
-        if not log.create(storage, candidate, None, self.staged):
-            raise _made_meanwhile(storage)
-        return candidate
+    def nothing(self) -> Snapshot:
+        """A table before its first version. Raises `TableExists` and `CommitConflict`."""
+        if log.latest_version(self.storage):
+            raise _made_meanwhile(self.storage)
+        if (schema := self.change.schema) is None:
+            raise CommitConflict(f"The table at {self.storage.uri} is gone: there is no version to change.")
+        begun, table_id = datetime.now(UTC), secrets.token_hex(16)
+        return Snapshot(0, table_id, "", schema, self.change.managed, (), None, (), "", begun, None)
 
     def next(self, base: Snapshot) -> Snapshot:
-        """The next version of a table, retried while others commit first."""
+        """The next version of a table, retried while others commit first, or its first one."""
         newest, batch = base, self.change.batch
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
@@ -204,6 +184,8 @@ class _Attempt:
                 raise
             if log.create(self.storage, candidate, newest, self.staged):
                 return candidate
+            if not base.version:
+                raise _made_meanwhile(self.storage)
             self.drafts.discard(keep={part.path for shard in self._added or () for part in shard.parts})
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
             newest = log.load(self.storage)
@@ -226,58 +208,61 @@ class _Attempt:
         if not afresh and change.add is not None and not _accepts_files(newest, base, change.schema):
             raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")
         schema, layout = change.schema or newest.schema, change.layout or newest.layout
+        older, state = change.restored or newest, dict[str, Any]()
         if change.restored is not None:
-            if change.restored.version < newest.horizon:
+            if older.version < newest.horizon:
                 raise FilesRemoved(
-                    f"{uri}: a vacuum has expired version {change.restored.version}. "
+                    f"{uri}: a vacuum has expired version {older.version}. "
                     f"The oldest that can be restored is {newest.horizon}."
                 )
-            kept = change.restored.shards
+            kept, dimensions = older.shards, older.dimensions
+            state |= {name: getattr(older, name) for name in ("managed", "partition_by", "added", "uniform")}
+        elif change.replace_all:
+            kept, dimensions = (), change.dimensions or ()
+            state |= {"managed": change.managed, "partition_by": change.partition_by, "added": {}}
+            state["uniform"] = change.managed
         else:
-            kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
+            kept = self._without_removed(replace(newest, layout=layout))
+            dimensions = newest.dimensions if change.dimensions is None else change.dimensions
+            later = [path for path in schema.columns if path not in newest.schema.columns]
+            state["added"] = {**newest.added, **dict.fromkeys(later, newest.version + 1)}
+            # A changed schema leaves older files as they are.
+            state["uniform"] = newest.uniform and schema == newest.schema
         # Columns that the statistics of the new files lack were added after these files were written.
         since = base.version if change.schema is None else newest.version + 1
-        partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
-        dimensions = _dimensions(change, newest)
         after = replace(newest, schema=schema, dimensions=dimensions).indexed
         written = replace(base, schema=change.schema or base.schema, dimensions=dimensions).indexed
+        added = self._shards(schema, since, layout, state.get("partition_by", newest.partition_by))
         candidate = newest.followed_by(
+            **state,
             commit_id=self.commit_id,
             schema=schema,
-            managed=change.managed if change.replace_all else (change.restored or newest).managed,
-            partition_by=partition_by,
             layout=layout,
-            shards=(
-                *retyped(kept, (change.restored or newest).indexed, after),
-                *retyped(self._shards(schema, since, layout, partition_by), written, after),
-            ),
+            shards=(*retyped(kept, older.indexed, after), *retyped(added, written, after)),
             operation=change.operation,
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
-            added=_versions_of_added_columns(change, newest),
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             sketches=self._sketches(newest),
-            uniform=_uniform(change, newest),
             dimensions=dimensions,
         )
         if change.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)
         return candidate if afresh else _merged(self.drafts, candidate)
 
-    def _sketches(self, newest: Snapshot | None) -> tuple[SketchRecord, ...]:
+    def _sketches(self, newest: Snapshot) -> tuple[SketchRecord, ...]:
         if self.change.restored is not None:
             return self.change.restored.sketches
         _, after = self._before_and_after(newest)
         return after if self.change.merge_sketches else merged_crowds(self.drafts, after)
 
-    def _before_and_after(self, newest: Snapshot | None) -> tuple[tuple[SketchRecord, ...], tuple[SketchRecord, ...]]:
+    def _before_and_after(self, newest: Snapshot) -> tuple[tuple[SketchRecord, ...], tuple[SketchRecord, ...]]:
         """The sketches of ``newest`` that stay, and those after the change."""
         given = self.change.sketches
-        afresh = self.change.replace_all or newest is None
-        before = () if afresh or newest is None else newest.sketches
+        before = () if self.change.replace_all else newest.sketches
         if callable(given):
             return before, given(before)
-        return before, tuple(given) if afresh else with_segments(before, given)
+        return before, tuple(given) if self.change.replace_all else with_segments(before, given)
 
     def _shards(
         self, schema: Schema, since: int, layout: LayoutRecord | None, partition_by: Sequence[str]
@@ -327,38 +312,11 @@ def _accepts_files(newest: Snapshot, base: Snapshot, schema: Schema | None) -> b
     )
 
 
-def _versions_of_added_columns(change: _Change, newest: Snapshot) -> Mapping[str, int]:
-    """The version that added each column that version 1 lacks; none if the commit replaces all files."""
-    if change.restored is not None:
-        return change.restored.added
-    if change.replace_all:
-        return {}
-    later = (
-        () if change.schema is None else [path for path in change.schema.columns if path not in newest.schema.columns]
-    )
-    return {**newest.added, **dict.fromkeys(later, newest.version + 1)}
-
-
 def _make_durable(storage: Storage, files: DataFiles) -> None:
     try:
         storage.make_durable(files.path.to_pylist())
     except FileNotFoundError as error:
         raise FilesRemoved(f"{storage.uri}: a vacuum removed files before they were committed: {error}") from error
-
-
-def _uniform(change: _Change, newest: Snapshot) -> bool:
-    """Whether every file has exactly the table's columns and types. A changed schema leaves older files as they are."""
-    if change.restored is not None:
-        return change.restored.uniform
-    if change.replace_all:
-        return change.managed
-    return newest.uniform and (change.schema is None or change.schema == newest.schema)
-
-
-def _dimensions(change: _Change, newest: Snapshot) -> tuple[Dimension, ...]:
-    if change.dimensions is not None:
-        return change.dimensions
-    return () if change.replace_all else newest.dimensions
 
 
 def _require_safe_paths(files: DataFiles) -> None:

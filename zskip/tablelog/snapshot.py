@@ -294,7 +294,7 @@ class Snapshot:
             "version": self.version + 1,
             "commit_id": secrets.token_hex(16),
             "time": self.next_time(),
-            "parent": self.version,
+            "parent": self.version or None,
             "removed": (),
             "doomed": (),
             "last_vacuum": self.version if self.doomed else self.last_vacuum,
