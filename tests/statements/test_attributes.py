@@ -674,14 +674,24 @@ def test_a_table_that_is_its_own_dimension_is_refreshed_once(tmp_path: Path) -> 
     assert zskip.sql(statement).fetchall() == [(sum(number for number in range(40) if number // 4 % 2) + 40,)]
 
 
-def test_attributes_of_a_dimension_that_is_gone_are_unknown(tmp_path: Path) -> None:
-    """They were recorded as NULL in every row, and `optimize` said that look-ups skipped nearly all of them."""
-    table = _facts(tmp_path)
+@pytest.mark.parametrize("rows", [False, True])
+def test_no_layout_is_lost_with_its_dimension(tmp_path: Path, rows: bool) -> None:
+    """Files were laid out anew by attributes that were NULL in every row, and nothing was skipped any more."""
+    table = _facts(tmp_path, **({"joins": {"customer": (CUSTOMERS, {"ck": "k"})}} if rows else {}))
     shutil.rmtree(tmp_path / "customer")
-    table.append(table.to_arrow())
-    done = table.optimize(full=True)
-    assert done.skipped_after == 0.0
-    assert done.depth_after == done.files_after
+    for _ in range(12):
+        table.append(table.to_arrow().slice(0, 20))
+    before = table.plan().paths
+    for rewrite in (lambda: table.optimize(full=True), table.optimize, lambda: zskip.cluster(table.uri, files=2)):
+        with pytest.raises(zskip.InvalidOption, match=r"laid out by customer\.region, and customer cannot be joined: "):
+            rewrite()
+    (left,) = [step.left for step in table.tend().steps if step.name == "optimize"]
+    assert left is not None
+    assert "customer cannot be joined" in left
+    assert zskip.open(table.uri).plan().paths == before
+    done = table.optimize(full=True, dry_run=True)
+    assert (done.dry_run, done.files_rewritten) == (True, len(before))
+    assert zskip.cluster(table.uri, by=["v"]).files_rewritten == len(before)
 
 
 def test_a_workload_names_the_facts_that_are_their_own_dimension(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_replaced_files_with_another_status_are_none_of_other_programs(how: str,
         assert table.adopt().rows == 0
         assert ids(table) == list(range(20))
         left = table.vacuum("0 seconds").left  # it removes no file that may be another one
-        assert left == "files that other programs changed or copied after cluster had replaced them: 4" or not left
+        assert left == "files to remove by hand, changed or copied after cluster had replaced them: 4" or not left
     assert len(list(folder.glob("?.parquet"))) == 4
 
 

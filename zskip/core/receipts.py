@@ -167,7 +167,8 @@ class Sketched(Receipt):
 class Vacuumed(Receipt):
     """The result of a vacuum, or of its dry run: the removed files, their size in bytes, and the removed versions.
 
-    ``left``: how many files a later vacuum will remove, and why not this one; None if there are none
+    ``left``: how many files stay that the table does not need, and why: too young for this vacuum, or for a person to
+    remove; None if there are none
     """
 
     paths: tuple[str, ...]

@@ -118,7 +118,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     ago = str(older_than).removesuffix(", 0:00:00")
     left = [f"files that were replaced or written less than {ago} ago (older_than): {waiting:,}"] if waiting else []
     if len(stay):
-        left.append(f"files that other programs changed or copied after cluster had replaced them: {len(stay):,}")
+        left.append(f"files to remove by hand, changed or copied after cluster had replaced them: {len(stay):,}")
     if unread:
         left.append(f"versions that cannot be read, and may name files that cluster replaced: {sorted(unread)}")
     return Vacuumed(newest.version, tuple(removed), size, gone, "; ".join(left) or None)

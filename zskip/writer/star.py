@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, split_path
+from zskip.core.schema import Column, Schema, split_path
 from zskip.engines.arrow import to_arrow
 from zskip.errors import InvalidOption, SchemaMismatch, UnknownColumn, ZskipError, in_quotes, nearest, row_shown
 from zskip.plan import find_survivors
@@ -127,6 +127,19 @@ class Star:
     def unjoined(self) -> tuple[str, ...]:
         """The dimensions that cannot be joined, each with the reason."""
         return tuple(f"{each.dimension.name} cannot be joined: {each.reason}" for each in self.loaded if each.reason)
+
+    def require_joined(self, columns: Iterable[Column]) -> None:
+        """Raise `InvalidOption` if a layout by these columns has an attribute whose dimension cannot be joined: files
+        that are rewritten would lose what they are laid out by."""
+        named = {column.parts[0] for column in columns}
+        for each in self.loaded:
+            lost = named & {field.name for field in each.dimension.fields} if each.reason else ()
+            if lost:
+                raise InvalidOption(
+                    f"Rows are laid out by {', '.join(sorted(lost))}, and {each.dimension.name} cannot be joined: "
+                    f"{each.reason}. Nothing was changed. Mend the dimension, or lay the table out by other columns: "
+                    "cluster(by=…)."
+                )
 
     @property
     def attributes(self) -> list[pa.Field]:

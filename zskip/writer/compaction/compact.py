@@ -47,7 +47,8 @@ def optimize(
     merge is begun · ``wanted``: the options of the new layout, by default those of the table.
 
     If another writer removes files of a merge in the meantime, the merge is dropped. Raises `CommitConflict` if all
-    were, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``.
+    were, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``, and if files are due that are laid
+    out by an attribute of a dimension that can no longer be joined.
     """
     append.require_managed(storage, base)
     if full and max_bytes is not None:
@@ -172,11 +173,17 @@ class _Compaction:
         self, index: Index, numbers: np.ndarray, options: WriteOptions, size: int, new_layout: WriteOptions | None
     ) -> None:
         """Write the rows of some files as new files, and commit these in their place."""
+        if options.star is not None:
+            star = options.star(self.storage)
+            layout = index.snapshot.layout
+            columns = self.kept.by or (() if layout is None else layout.columns)
+            star.require_joined(index.snapshot.indexed.orderable(columns))
+            options = replace(options, star=lambda _: star)
         rows = self.backend.rows_of_files(index, numbers)
         with Staged(self.storage.delete) as staged:
             written = self.backend.write(rows, self.storage, index.snapshot.schema, options, None, staged)
             require_same_rows(index, numbers, written)
-            layout: LayoutRecord | None = None if new_layout is None else append.layout_record(written, new_layout)
+            record: LayoutRecord | None = None if new_layout is None else append.layout_record(written, new_layout)
             # Files of another schema are fitted to the newest version by the commit.
             base = self.snapshot if self.snapshot.schema == index.snapshot.schema else index.snapshot
             self.snapshot = commit(
@@ -185,11 +192,11 @@ class _Compaction:
                 "optimize",
                 add=written.files,
                 remove=index.paths(numbers).to_pylist(),
-                layout=layout,
-                details={"full": layout is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
+                layout=record,
+                details={"full": record is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
                 staged=staged,
                 sketches=written.sketches,
-                merge_sketches=layout is not None and bool(index.snapshot.sketches),
+                merge_sketches=record is not None and bool(index.snapshot.sketches),
             )
 
 

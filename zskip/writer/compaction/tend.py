@@ -11,7 +11,7 @@ import numpy as np
 
 from zskip.core.option_checks import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
-from zskip.errors import CommitConflict
+from zskip.errors import CommitConflict, InvalidOption
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_by_dimension
 from zskip.tablelog import freshness, indexing, log, vacuum
@@ -144,9 +144,12 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
     base = log.load(storage)
     due = compact.optimize(storage, base, options, dry_run=True, backend=backend)[1]
     most = budget.max_bytes
-    done = compact.optimize(
-        storage, base, options, dry_run=dry_run, max_bytes=most, until=budget.until, backend=backend
-    )[1]
+    try:
+        done = compact.optimize(
+            storage, base, options, dry_run=dry_run, max_bytes=most, until=budget.until, backend=backend
+        )[1]
+    except InvalidOption as error:  # Not of the options, which the dry run has taken: of a dimension that is lost.
+        return Step("optimize", "changed nothing", str(error))
     files, size = due.files_rewritten - done.files_rewritten, due.bytes_rewritten - done.bytes_rewritten
     left = None
     if files > 0:
