@@ -120,7 +120,7 @@ def check_table(random: Random, oracle: DuckDBOracle, zone: str, cases: Counter[
             cases["raised for a row"] += 1
         elif random.random() < 0.2:
             cases["residuals"] += 1
-            asked += residuals(bound, statistics, outcomes, yielded, owner)
+            asked += residuals(bound, outcomes, yielded, owner)
     yield from residual_failures(asked, table, statistics, owner, oracle)
 
 
@@ -140,16 +140,12 @@ class Residual:
     true: np.ndarray
 
 
-def residuals(
-    bound: expr.Predicate, statistics: Statistics, outcomes: Outcomes, yielded: np.ndarray, owner: np.ndarray
-) -> Iterator[Residual]:
+def residuals(bound: expr.Predicate, outcomes: Outcomes, yielded: np.ndarray, owner: np.ndarray) -> Iterator[Residual]:
     """What the kept units are filtered by, and which rows that concerns (numbered through all statistics)."""
-    found, needs = pruning.residuals(bound, statistics)
     true = np.tile(yielded == TRUE, len(LOOSENESS))
-    for number, residual in enumerate(found):
-        rows = np.flatnonzero((outcomes.may_match & (needs == number))[owner])
-        text = None if residual is None else residual.sql("duckdb")
-        if len(rows) and (residual is None or text is not None):
+    for units, text in ((outcomes.all_match, None), (outcomes.may_match & ~outcomes.all_match, bound.sql("duckdb"))):
+        rows = np.flatnonzero((units & outcomes.may_match)[owner])
+        if len(rows):
             yield Residual(bound.text, text, rows, true[rows])
 
 

@@ -155,17 +155,6 @@ def test_units_are_judged_each_for_itself(random: Random) -> None:
     )
 
 
-@examples
-@given(randoms)
-def test_what_needs_no_residual_matches_wholly(random: Random) -> None:
-    table, statistics, grammar = world(random)
-    sql = f"{grammar.predicate(0)} AND {grammar.predicate(0)}"
-    outcomes = planned(sql, table, statistics)
-    left, needs = pruning.residuals(bind(sql, table.schema), statistics)
-    none = np.array([residual is None for residual in left])[needs]
-    assert np.array_equal(none, outcomes.all_match), sql
-
-
 @pytest.mark.parametrize(
     "sql",
     ["x = 1", "x <> 1", "x IS NULL", "x IS NOT NULL", "NOT (x < 5)", "x IN (1, 2)", "x NOT IN (1, 2)", "s LIKE 'a%'"],

@@ -60,7 +60,6 @@ def test_many_levels(nested: str) -> None:
     started = time.process_time()
     predicate = bound(nested)
     assert pruning.outcomes(predicate, statistics).may_match.tolist() == [True, False]
-    assert len(pruning.residuals(predicate, statistics)[0]) >= 1
     assert pruning.reasons(predicate, statistics)[0].units == 2
     assert time.process_time() - started < 30
 
@@ -75,12 +74,6 @@ def test_ten_thousand_values_prune_the_gaps_between_them() -> None:
     statistics = integers((1, 3), (15, 15), (20, 25))
     sql = f"x IN ({', '.join(str(10 * i) for i in range(10_000))})"
     assert pruning.outcomes(bound(sql), statistics).may_match.tolist() == [False, False, True]
-
-
-def test_residuals_leave_out_what_is_proved() -> None:
-    statistics = integers((1, 3), (6, 9), (4, 6))
-    found, numbers = pruning.residuals(bound("x > 5 AND x < 100"), statistics)
-    assert [None if found[n] is None else found[n].sql() for n in numbers] == ['"x" > 5', None, '"x" > 5']
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ class PlannedFile:
     """A file that a plan reads.
 
     ``path``: absolute, or a URL · ``row_groups``: the numbers of those that may hold a match, None for all · ``rows``,
-    ``bytes``: of the whole file, None if unknown · ``residual``: the part of the predicate by which the file's rows
-    must be filtered, None if every row of the file matches
+    ``bytes``: of the whole file, None if unknown · ``residual``: the predicate by which the file's rows must be
+    filtered, None if every row of the file matches
     """
 
     path: str

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from zskip.core.late_loading import pc
@@ -196,19 +195,8 @@ class Survivors:
         return None if position >= len(self.numbers) else self.groups.numbers_in(int(self.numbers[position]))
 
     def residual_of(self, position: int) -> Predicate | None:
-        """The residual predicate for the rows of the file at a position; None if all rows match."""
-        if self.predicate is None or position >= len(self.numbers):
-            return self.predicate
-        choices, chosen = self._residuals
-        return choices[int(chosen[position])]
-
-    @cached_property
-    def _residuals(self) -> tuple[list[Predicate | None], npt.NDArray[np.int64]]:
-        from zskip.pruning import residuals  # not before: an engine that filters all rows needs none
-
-        assert self.predicate is not None
-        units = self.index.file_statistics(self.numbers, sorted(self.predicate.columns)).statistics()
-        return residuals(self.predicate, units)
+        """The predicate by which the rows of the file at a position must be filtered; None if all rows match."""
+        return None if position < len(self.numbers) and self.all_match[position] else self.predicate
 
     # --- what is not ---
 
