@@ -135,27 +135,6 @@ class Steps:
         return _simplified(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
 
     @staticmethod
-    def within(term: Scalar, lows: pa.Array, highs: pa.Array, closed: Bools) -> Steps:
-        """``term`` in any of the ranges from a low to before its high, or including it where ``closed``.
-
-        low              low     high        high
-         |<--------------------->|
-                          |<----------------->|
-        FALSE TRUE                            FALSE
-        """
-        kept = pc.or_(pc.less(lows, highs), pc.and_(pa.array(closed), pc.equal(lows, highs)))
-        lows, highs, closed = lows.filter(kept), highs.filter(kept), closed[np.asarray(kept)]
-        begins = cuts_at(term.type, lows, False)
-        ends = [cuts_at(term.type, highs.filter(pa.array(closed == after)), after) for after in (False, True)]
-        cuts = _concatenated([begins, *ends])
-        order = _order_of(cuts)
-        # A range that ends with the greatest value of its type has no cut after it.
-        opened = np.cumsum(np.repeat([1, -1], [len(begins), len(cuts) - len(begins)])[order])
-        cells = np.concatenate([[0], opened]) > 0
-        found = Steps(term, _take(cuts, order), np.where(cells, TRUE, FALSE).astype(np.uint8), FALSE, NULL)
-        return _simplified(found)
-
-    @staticmethod
     def constant(term: Scalar, outcome: int) -> Steps:
         """The same outcome for every value of the term."""
         return Steps(term, _no_cuts(term), np.array([outcome], np.uint8), outcome, outcome)

@@ -34,7 +34,7 @@ from zskip.language.tree import (
     Scalar,
     Why,
 )
-from zskip.pruning.constant_comparison import Steps, is_nan
+from zskip.pruning.constant_comparison import Steps
 from zskip.pruning.duckdb_evaluation import Budget, computed
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits, Ints, UnitSearch
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of, either
@@ -256,12 +256,8 @@ def _compiled(node: Node) -> Proof:
             return Steps.among(term, values, or_null)
         case IsNull(term):
             return Steps.is_null(term)
-        case And(parts):
-            return _joint(True, list(map(_compiled, parts)))
-        case Or(parts):
-            ranges, others = _split_ranges(parts)
-            steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
-            return _joint(False, [*map(_compiled, others), *steps])
+        case And(parts) | Or(parts):
+            return _joint(isinstance(node, And), list(map(_compiled, parts)))
         case Not(part):
             inner = _compiled(part)
             if isinstance(inner, Joint) and not inner.parts:
@@ -280,29 +276,6 @@ def _compiled(node: Node) -> Proof:
             return node if implies is None else Implied(node, _compiled(implies))
         case Computable(part):
             return Computed(_compiled(part), node)
-
-
-def _split_ranges(parts: Sequence[Node]) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
-    """The ranges among the parts of an OR, by term, as their lower bounds, upper bounds, and whether each includes its
-    upper bound; and all other parts. A thousand BETWEENs or LIKE 'p%' are one sort in place of a thousand."""
-    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
-    others: list[Node] = []
-    for part in parts:
-        match part:
-            case And((Compare("<=", Literal(low), term), Compare("<" | "<=" as op, above, Literal(high)))) if (
-                term == above
-                and not isinstance(term, Literal)
-                and key_family(term.type) is not None
-                and not (is_nan(low) or is_nan(high))
-            ):
-                for end, listed in zip((low, high, op == "<="), ends.setdefault(term, ([], [], [])), strict=True):
-                    listed.append(end)
-            case _:
-                others.append(part)
-    return {
-        term: (pa.array(lows, term.type), pa.array(highs, term.type), np.array(closed))
-        for term, (lows, highs, closed) in ends.items()
-    }, others
 
 
 def _chosen(choice: Chosen) -> Proof:
