@@ -14,7 +14,6 @@ from zskip.core.schema import identifier, names_given, unknown_column
 from zskip.engines.duckdb.duckdb_types import with_types_read
 from zskip.engines.duckdb.native_scan import (
     Select,
-    held_by_all,
     read_of_files,
     reshaped_structs,
     stored_columns,
@@ -115,15 +114,16 @@ def planned_scan(
     for name in names:
         if name.lower() not in known:
             raise unknown_column(name, schema.names)
+    uniform = scan.uniform and scan.plain
     read = read_of_files(
         files,
         schema,
         partition_by=scan.partition_by,
         within=rows_to_read(scan),
         file_column=file_column,
-        whole=reshaped_structs(scan),
+        whole=() if uniform else reshaped_structs(scan),
         form=stored_form(scan),
-        held=held_by_all(scan),
+        uniform=uniform,
     )
     projected = names if file_column is None else [*names, file_column]
     filtered = "" if where is None or not files else f"\nWHERE {where}"
