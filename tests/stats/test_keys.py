@@ -6,7 +6,6 @@ import datetime as dt
 import functools
 import math
 from bisect import bisect_right
-from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from random import Random
@@ -125,24 +124,6 @@ def test_what_has_no_order_is_refused(arrow):
         keys.dense_codes(pa.nulls(2, arrow))
 
 
-@pytest.mark.parametrize("arrow", [pa.string(), pa.binary(), pa.decimal128(38, 0)])
-@given(data=st.data())
-def test_many_words_are_counted_as_few(arrow, data):
-    """In parts, and where they repeat by their distinct values: as each value by itself."""
-    values = pa.array(data.draw(st.lists(st.none() | VALUES[arrow], max_size=8)), arrow)
-    drawn = st.lists(st.sampled_from([*values.to_pylist(), None]), min_size=6, max_size=40)
-    rows = pa.array(data.draw(drawn), arrow)
-    boundaries = keys.Boundaries(keys.dense_codes(values)[1])
-    expected = [int(boundaries.codes(rows.slice(n, 1))[0]) for n in range(len(rows))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zskip.stats.keys._WORDS_AT_ONCE", 7)
-        assert boundaries.codes(rows).tolist() == expected
-        patch.setattr("zskip.stats.keys._PROBED_ROWS", 4)
-        assert boundaries.codes(rows).tolist() == expected
-        patch.setattr("zskip.stats.keys._is_repetitive", lambda values: True)
-        assert boundaries.codes(rows).tolist() == expected
-
-
 @pytest.mark.parametrize("prefix", [0, 60, 64, 70, 5_000])
 def test_texts_that_begin_alike_are_numbered_as_they_compare(prefix: int) -> None:
     random = Random(prefix)
@@ -153,36 +134,13 @@ def test_texts_that_begin_alike_are_numbered_as_they_compare(prefix: int) -> Non
     by_bytes = [each.encode() for each in boundaries]
     wanted = [0 if each is None else 1 + bisect_right(by_bytes, each.encode()) for each in values]
     assert Boundaries(pa.array(boundaries)).codes(pa.array(values)).tolist() == wanted
-    bits = order_bits(pa.array(values), after_prefix=True)
+    bits = order_bits(pa.array(values))
     order = sorted((each.encode(), int(bit)) for each, bit in zip(values, bits, strict=True) if each is not None)
     assert all(one[1] <= other[1] for one, other in pairwise(order))
 
 
-def test_long_texts_that_begin_alike_are_read_few_words_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight bytes at a time, 40 texts of a megabyte took minutes."""
-    words = compared = 0
-    words_of, less_equal = keys._words, pc.less_equal
-
-    def counted_words(values: pa.Array) -> keys._Words:
-        found = words_of(values)
-
-        def word(number: int, rows: np.ndarray) -> np.ndarray:
-            nonlocal words
-            words += len(rows)
-            return found.word(number, rows)
-
-        return replace(found, word=word)
-
-    def counted_comparison(left: pa.Array, right: pa.Array) -> pa.Array:
-        nonlocal compared
-        compared += len(left)
-        return less_equal(left, right)
-
-    monkeypatch.setattr(keys, "_words", counted_words)
-    monkeypatch.setattr(keys.pc, "less_equal", counted_comparison)
+def test_long_texts_that_begin_alike() -> None:
     texts = pa.array(["a" * 100_000 + f"{i:04d}" for i in range(40)])
     boundaries = Boundaries(texts.take(pa.array([10, 20])))
     assert boundaries.codes(texts).tolist() == [1] * 10 + [2] * 10 + [3] * 20
-    assert (np.diff(order_bits(texts, after_prefix=True).astype(object)) > 0).all()
-    assert words <= 2 * 50 * 8
-    assert compared <= 2 * 40  # a text among two boundaries
+    assert (np.diff(order_bits(texts).astype(object)) > 0).all()

@@ -120,7 +120,7 @@ def value_widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.fl
         # Only ratios count, and rows divided by a width of 1e-310 would overflow.
         gaps = gaps / (gaps.sum() or 1.0)
     else:
-        gaps, width = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
+        gaps, width = np.diff(order_bits(distinct)).astype(np.float64), 1.0
     width = max(width, float(gaps.sum()) * _LEAST_SHARE) or 1.0
     return np.full(len(distinct), width), np.append(np.maximum(gaps - width, 0.0), 0.0)
 

@@ -116,7 +116,7 @@ class _Tiles:
     def of(columns: Sequence[pa.ChunkedArray], quantiles: Sequence[Boundaries], weights: NDArray[np.float64]) -> _Tiles:
         rows = len(columns[0])
         step = max(1, rows // _MEASURED_ROWS)
-        values = [order_bits(column, after_prefix=True) for column in columns]
+        values = [order_bits(column) for column in columns]
         codes = [np.unique(value[::step], return_inverse=True)[1].reshape(-1) for value in values]
         # The cost of a column's whole extent in this file: its weight times the share of the table that it spans.
         spans = []

@@ -11,7 +11,7 @@ upper] touches. This is exact for any AND, OR and NOT over one term, and as fast
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from zskip.language.intervals.spans import Bools, Keys, Span, key_family, key_li
 from zskip.language.tree import In, Scalar
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
-from zskip.stats.keys import Boundaries
+from zskip.stats.keys import count_at_most
 
 Masks = np.ndarray
 
@@ -56,25 +56,17 @@ _FEW_CUTS = 8
 """The number of cuts up to which all bounds are compared with each cut."""
 
 
-class RankIndex:
-    """Distinct ascending cuts, with a search for the number of them that are at most as large as a bound.
+def at_most(cuts: Keys, bounds: Keys) -> np.ndarray:
+    """For each bound, the number of distinct ascending cuts <= it. A null bound is above every cut.
 
-    >>> RankIndex(np.array([3, 5, 8])).at_most(np.array([2, 3, 7, 9])).tolist()
+    >>> at_most(np.array([3, 5, 8]), np.array([2, 3, 7, 9])).tolist()
     [0, 1, 2, 3]
     """
-
-    def __init__(self, cuts: Keys) -> None:
-        self.cuts = cuts
-        self._texts = None if isinstance(cuts, np.ndarray) else Boundaries(cuts)
-
-    def at_most(self, bounds: Keys) -> np.ndarray:
-        """For each bound, the number of cuts <= it. A null bound is above every cut."""
-        if len(self.cuts) <= _FEW_CUTS:
-            return _one_by_one(self.cuts, bounds)
-        if self._texts is None:
-            return np.asarray(np.searchsorted(self.cuts, bounds, side="right"))
-        codes = self._texts.codes(bounds)  # 0 for null, else 1 + the number of cuts
-        return np.where(codes == 0, len(self.cuts), codes - 1)
+    if len(cuts) <= _FEW_CUTS:
+        return _one_by_one(cuts, bounds)
+    if isinstance(cuts, np.ndarray):
+        return np.asarray(np.searchsorted(cuts, bounds, side="right"))
+    return count_at_most(cuts, bounds)
 
 
 def _one_by_one(cuts: Keys, bounds: Keys) -> np.ndarray:
@@ -101,10 +93,6 @@ class Steps:
     cells: Masks
     nan: int
     null: int
-    ranks: RankIndex = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ranks", RankIndex(self.cuts))
 
     # ── constructors ──
 
@@ -189,7 +177,7 @@ class Steps:
 
     def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
         """The outcomes of all units at once. ``evidence`` about these units excludes the outcomes of absent values."""
-        first, last = self.ranks.at_most(span.lower), self.ranks.at_most(span.upper)
+        first, last = at_most(self.cuts, span.lower), at_most(self.cuts, span.upper)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
             has = (self.cells & bit) != 0

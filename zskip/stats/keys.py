@@ -46,8 +46,9 @@ class Boundaries:
     @cached_property
     def _count(self) -> Callable[[pa.Array], Codes]:
         """The number of boundaries <= each value, as a function of an array of values."""
-        if _has_words(self.values.type):
-            return partial(_search_words, self.values, _FirstWords.of(self.values))
+        if _has_bytes(self.values.type):
+            texts = sortable_bytes(self.values)
+            return lambda values: count_at_most(texts, sortable_bytes(values)).astype(np.int32)
         numbers = sortable_numbers(self.values)
         return lambda values: np.searchsorted(numbers, sortable_numbers(values), side="right").astype(np.int32)
 
@@ -62,16 +63,7 @@ class Boundaries:
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
-        if _has_words(values.type) and len(values) > _WORDS_AT_ONCE:
-            starts = range(0, len(values), _WORDS_AT_ONCE)
-            return np.concatenate([self._codes(values.slice(start, _WORDS_AT_ONCE)) for start in starts])
-        if not len(self.values):
-            codes = np.ones(len(values), np.int32)
-        elif _has_words(values.type) and _is_repetitive(values):
-            # Search each distinct value once.
-            return _of_encoded(values.dictionary_encode(), lambda plain: self._count(plain) + np.int32(1))
-        else:
-            codes = self._count(values) + np.int32(1)
+        codes = self._count(values) + np.int32(1)
         if values.null_count:
             codes[~_valid(values)] = 0
         return codes
@@ -91,7 +83,7 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     plain = whole.cast(_key_type(whole.type))
     codes = np.zeros(len(plain), np.int32)
     valid = _valid(plain)
-    if _has_words(plain.type):
+    if _has_bytes(plain.type):
         encoded = plain.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int32)
@@ -104,18 +96,18 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     return codes, plain.take(pa.array(np.flatnonzero(valid)[first]))
 
 
-def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint64]:
-    """64 bits of each value that preserve order: the first eight bytes of a string, and zero for NULL.
+def order_bits(values: Values) -> NDArray[np.uint64]:
+    """64 bits of each value that preserve order; zero for NULL.
 
-    Decimals of more than 18 digits give their top 64 bits. Different values may have equal bits, but a greater value
-    never has smaller ones. ``after_prefix``: take of strings and wide decimals the first eight-byte word in which the
-    values differ.
+    Of strings and wide decimals, they are the first eight-byte word in which the values differ. Different values may
+    have equal bits, but a greater value never has smaller ones.
     """
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
     plain = [chunk.cast(_key_type(chunk.type)) for chunk in chunks]
-    if plain and _has_words(plain[0].type):
-        first = _shared_words(plain) if after_prefix else 0
-        bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], first, after_prefix)
+    if plain and _has_bytes(plain[0].type):
+        texts = list(map(sortable_bytes, plain))
+        number = _shared_words(texts)
+        bits = [word_at(each, number) for each in texts]
     else:
         bits = [_number_bits(sortable_numbers(chunk)) for chunk in plain]
     parts = [
@@ -125,32 +117,15 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
-def _shared_words(chunks: list[pa.Array]) -> int:
-    """The number of leading eight-byte words that all strings share, which are those of the least and the greatest."""
-    if t.is_decimal(chunks[0].type):
-        return 0
-    ends = pc.min_max(pa.chunked_array([chunk.cast(pa.binary()) for chunk in chunks]))
+def _shared_words(texts: list[pa.BinaryArray]) -> int:
+    """The number of leading eight-byte words that all texts share, which are those of the least and the greatest."""
+    ends = pc.min_max(pa.chunked_array(texts))
     if not ends["min"].is_valid:
         return 0
     low, high = (np.frombuffer(ends[name].as_buffer(), np.uint8) for name in ("min", "max"))
     length = min(len(low), len(high))
     differ = np.flatnonzero(low[:length] != high[:length])
     return int(differ[0] if len(differ) else length) // 8
-
-
-def _first_words(
-    chunks: list[_Words], valid: list[NDArray[np.bool_]], number: int, after_prefix: bool
-) -> list[NDArray[np.uint64]]:
-    """Word ``number`` of each value, or with ``after_prefix`` the first word from there on that differs."""
-    last = min(max(chunk.count for chunk in chunks) - 1, number + _FIRST_WORDS)
-    while True:
-        words = [chunk.word(number, np.arange(len(chunk))) for chunk in chunks]
-        if not after_prefix or number >= last:
-            return words
-        known = np.concatenate([word[not_null] for word, not_null in zip(words, valid, strict=True)])
-        if len(known) and known.min() != known.max():
-            return words
-        number += 1
 
 
 def sortable_numbers(values: pa.Array) -> NDArray[Any]:
@@ -188,20 +163,41 @@ def _is_wider(arrow: pa.DataType, than: pa.DataType) -> bool:
     return numbers and bool(arrow.bit_width > than.bit_width)
 
 
-def _has_words(arrow: pa.DataType) -> bool:
-    """Whether values of a type take more than 64 bits, and are compared word by word."""
+def _has_bytes(arrow: pa.DataType) -> bool:
+    """Whether values of a type take more than 64 bits, and are compared by bytes."""
     return t.of(arrow).form == "bytes" or (t.is_decimal(arrow) and arrow.precision > 18)
 
 
-def _is_repetitive(values: pa.Array) -> bool:
-    """Whether the first values have few distinct ones."""
-    return len(values) >= _PROBED_ROWS and len(values.slice(0, _PROBED_ROWS).unique()) <= _PROBED_ROWS // 4
+def sortable_bytes(values: pa.Array) -> pa.BinaryArray:
+    """Strings, and decimals of more than 18 digits, as bytes that sort as they do."""
+    if not t.is_decimal(values.type):
+        return values.cast(pa.binary())
+    width = values.type.bit_width // 8
+    big = _buffer(values, np.dtype(np.uint8), width).reshape(-1, width)[:, ::-1].copy()
+    big[:, 0] ^= 0x80
+    offsets = pa.py_buffer(np.arange(len(values) + 1, dtype=np.int32) * width)
+    whole = pa.BinaryArray.from_buffers(pa.binary(), len(values), [None, offsets, pa.py_buffer(big)])
+    return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.binary()))
 
 
-_PROBED_ROWS = 1 << 11
-_FIRST_WORDS = 8
-_WORDS_AT_ONCE = 1 << 16
-_STRINGS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 26
+def count_at_most(ascending: pa.BinaryArray, values: pa.BinaryArray) -> NDArray[np.uint64]:
+    """The number of ascending texts <= each value. NULL is above all.
+
+    >>> count_at_most(pa.array([b"b", b"d"]), pa.array([b"a", b"b", None])).tolist()
+    [0, 1, 2]
+    """
+    return np.asarray(pc.fill_null(pc.search_sorted(ascending, values, side="right"), len(ascending)))
+
+
+def word_at(texts: pa.BinaryArray, number: int) -> NDArray[np.uint64]:
+    """Eight bytes of each text, from byte 8 * ``number`` on, as a number that sorts as they do; zero beyond its end.
+
+    >>> word_at(pa.array([b"\\0\\0\\0\\0\\0\\0\\1\\2", b"\\0", None]), 0).tolist()[:2]
+    [258, 0]
+    """
+    padded = pc.binary_join_element_wise(pc.binary_slice(texts, 8 * number, 8 * number + 8), bytes(8), b"")
+    words = pc.binary_slice(padded.fill_null(bytes(8)), 0, 8).cast(pa.binary(8))
+    return _buffer(words, np.dtype(">u8")).astype(np.uint64)
 
 
 def _valid(values: pa.Array) -> NDArray[np.bool_]:
@@ -232,144 +228,6 @@ def _number_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
     bits = wide.view(np.uint64)
     negative = bits >> np.uint64(63) == 1
     return np.where(negative, ~bits, bits | np.uint64(1 << 63))
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Values as 64-bit words, most significant first, which compare first by their words, then by ``length``.
-
-    ``count``: the most words of a value · ``word(number, rows)``: word ``number`` of these rows, padded by zeros ·
-    ``length``: bytes of a string, 0 for a decimal.
-    """
-
-    count: int
-    word: Callable[[int, NDArray[np.intp]], NDArray[np.uint64]]
-    length: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.length)
-
-
-def _words(values: pa.Array) -> _Words:
-    if t.is_decimal(values.type):
-        width = values.type.bit_width // 64
-        raw = np.asarray(_buffer(values, np.dtype(np.uint64), width))
-
-        def decimal_word(number: int, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
-            word: NDArray[np.uint64] = raw[rows, width - 1 - number]
-            return word ^ np.uint64(1 << 63) if number == 0 else word
-
-        return _Words(width, decimal_word, np.zeros(len(values), np.int64))
-    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4) if len(values) else None
-    offsets = np.zeros(1, np.int64) if offsets is None else offsets.astype(np.int64)
-    start, length = offsets[:-1], np.diff(offsets)
-    data = values.buffers()[2]
-    content = np.zeros(8, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    content = content if len(content) >= 8 else np.concatenate([content, np.zeros(8, np.uint8)])
-    windows = np.ndarray((len(content) - 7,), ">u8", content, strides=(1,))  # the word at each byte
-
-    def string_word(number: int, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
-        position = start[rows] + 8 * number
-        left = np.clip(length[rows] - 8 * number, 0, 8)
-        inside = np.clip(position, 0, len(windows) - 1)
-        beyond = np.clip(position - inside, 0, 8)
-        word = windows[inside].astype(np.uint64) << (8 * beyond).astype(np.uint64)
-        masked: NDArray[np.uint64] = word & _LEADING_BYTES[left]
-        return masked
-
-    return _Words(int(-(-length.max(initial=0) // 8)), string_word, length)
-
-
-_LEADING_BYTES = np.array([(1 << 64) - (1 << (64 - 8 * count)) for count in range(9)], np.uint64)
-"""Masks of the first 0 to 8 bytes of a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class _FirstWords:
-    """Sorted values, the words that all of them begin with, and the distinct words that follow these.
-
-    ``starts``: for each distinct word the first value that has it, and at the end the number of values.
-    """
-
-    words: _Words
-    shared: list[np.uint64]
-    distinct: NDArray[np.uint64]
-    starts: Codes
-
-    @staticmethod
-    def of(values: pa.Array) -> _FirstWords:
-        words = _words(values)
-        rows = np.arange(len(words))
-        shared: list[np.uint64] = []
-        following = words.word(0, rows)
-        while following[0] == following[-1] and len(shared) < min(words.count - 1, _FIRST_WORDS):
-            shared.append(following[0])
-            following = words.word(len(shared), rows)
-        distinct, starts = np.unique(following, return_index=True)
-        return _FirstWords(words, shared, distinct, np.append(starts, len(words)).astype(np.int32))
-
-
-def _search_words(sorted_values: pa.Array, first: _FirstWords, rows: pa.Array) -> Codes:
-    """The number of boundaries <= each value. Ties are decided word by word, and after a few words by whole values."""
-    boundaries, starts, values = first.words, first.starts, _words(rows)
-    every = np.arange(len(values))
-    below, above = np.zeros(len(values), bool), np.zeros(len(values), bool)
-    for number, shared in enumerate(first.shared):
-        word, open_ = values.word(number, every), ~(below | above)
-        below |= open_ & (word < shared)
-        above |= open_ & (word > shared)
-    wanted = values.word(len(first.shared), every)
-    reached = np.searchsorted(first.distinct, wanted, side="right")
-    low = starts[reached]
-    low[below], low[above] = 0, len(boundaries)
-    # A value ties with the boundaries that begin with the same words.
-    tied = np.flatnonzero((first.distinct[reached - 1] == wanted) & (reached > 0) & ~below & ~above)
-    high = low.copy()
-    low[tied] = starts[reached[tied] - 1]
-    all_boundaries = np.arange(len(boundaries))
-    words_compared = len(first.shared) + _FIRST_WORDS
-    for number in range(len(first.shared) + 1, min(boundaries.count, words_compared)):
-        table = boundaries.word(number, all_boundaries)
-        wanted = values.word(number, tied)
-        least, most = low[tied], high[tied]
-        low[tied] = _search_between(table, wanted, least, most, upper=False)
-        high[tied] = _search_between(table, wanted, least, most, upper=True)
-        tied = tied[low[tied] < high[tied]]
-        if not len(tied):
-            return low
-    if boundaries.count > words_compared:
-        low[tied] = _search_strings(sorted_values, rows.take(pa.array(tied)), low[tied], high[tied])
-    else:
-        low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)
-    return low
-
-
-def _search_strings(table: pa.Array, wanted: pa.Array, low: Codes, high: Codes) -> Codes:
-    """The number of strings in a sorted table that are <= each wanted one, known to be between low and high."""
-    longest = max(pc.max(pc.binary_length(values)).as_py() or 1 for values in (table, wanted)) if len(wanted) else 1
-    at_once = max(1, min(_STRINGS_AT_ONCE, _BYTES_AT_ONCE // longest))
-    while len(open_ := np.flatnonzero(low < high)):
-        middle = (low[open_] + high[open_]) // 2
-        reached = np.zeros(len(open_), bool)
-        for start in range(0, len(open_), at_once):
-            part = slice(start, start + at_once)
-            boundary, value = table.take(pa.array(middle[part])), wanted.take(pa.array(open_[part]))
-            # The result for a NULL does not matter: its code is set to 0 afterwards.
-            reached[part] = pc.fill_null(pc.less_equal(boundary, value), True).to_numpy(zero_copy_only=False)
-        low[open_[reached]], high[open_[~reached]] = middle[reached] + 1, middle[~reached]
-    return low
-
-
-def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high: Codes, *, upper: bool) -> Codes:
-    """`numpy.searchsorted` of each value within its own range from low to high; ``upper``: side="right"."""
-    low, high = low.copy(), high.copy()
-    while (searching := low < high).any():
-        middle = np.where(searching, (low + high) // 2, 0)
-        candidate = table[middle]
-        right = (candidate <= wanted) if upper else (candidate < wanted)
-        low = np.where(searching & right, middle + 1, low)
-        high = np.where(searching & ~right, middle, high)
-    return low
 
 
 def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -407,12 +265,12 @@ def _of_encoded(values: pa.Array, of: Callable[[pa.Array], NDArray[_Integer]]) -
 
 def _chunk_hashes(type: pa.DataType, values: pa.Array) -> NDArray[np.uint64]:
     values = values.cast(type)
-    if _has_words(values.type):
-        words = _words(values)
-        rows = np.arange(len(values))
-        hashes: NDArray[np.uint64] = _mixed(words.length.astype(np.uint64))
-        for number in range(min(words.count, 8)):
-            hashes = _mixed(hashes ^ words.word(number, rows))
+    if _has_bytes(values.type):
+        texts = sortable_bytes(values)
+        length = np.asarray(pc.fill_null(pc.binary_length(texts), 0), np.int64)
+        hashes: NDArray[np.uint64] = _mixed(length.astype(np.uint64))
+        for number in range(min(-(-int(length.max(initial=0)) // 8), 8)):
+            hashes = _mixed(hashes ^ word_at(texts, number))
     else:
         hashes = _mixed(_number_bits(sortable_numbers(values)))
     if values.null_count:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.stats import Ranges
-from zskip.stats.keys import sortable_numbers
+from zskip.stats.keys import sortable_bytes, sortable_numbers
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 """One flag per unit."""
@@ -142,10 +142,8 @@ def keys(values: pa.Array) -> Keys:
     match key_family(type):
         case "float":
             return values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        case "bytes" if t.is_decimal(type):
-            return _wide_decimal_keys(values)
         case "bytes":
-            return values.cast(pa.binary())
+            return sortable_bytes(values)
         case "integer":
             numbers = sortable_numbers(values)
             return numbers.view(np.int64) ^ _INT64.min if type == pa.uint64() else numbers.astype(np.int64, copy=False)
@@ -183,22 +181,6 @@ def _decimals(key_values: Keys, type: pa.DataType) -> pa.Array:
     raw = np.frombuffer(b"".join(key_values.to_pylist()), np.uint8).reshape(-1, width)[:, ::-1].copy()
     raw[:, -1] ^= 0x80
     return pa.Array.from_buffers(type, len(key_values), [None, pa.py_buffer(raw)])
-
-
-def _wide_decimal_keys(values: pa.Array) -> Keys:
-    width = values.type.bit_width // 8
-    buffer = values.buffers()[1]
-    if buffer is None:
-        raw = np.zeros((len(values), width), np.uint8)
-    else:
-        raw = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width).reshape(-1, width)
-    big = raw[:, ::-1].copy()
-    big[:, 0] ^= 0x80
-    offsets = np.arange(len(values) + 1, dtype=np.int32) * width
-    whole = pa.BinaryArray.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(big.tobytes())]
-    )
-    return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.binary()))
 
 
 def _unknown(type: pa.DataType, units: int) -> tuple[Keys, Keys]:

@@ -222,7 +222,7 @@ def _ranges_may_skip(index: Index, path: str) -> bool:
     from zskip.stats.keys import order_bits, sortable_numbers
 
     bounds = pa.array(ends, lower.type)
-    places = sortable_numbers(bounds) if is_floating(bounds.type) else order_bits(bounds, after_prefix=True)
+    places = sortable_numbers(bounds) if is_floating(bounds.type) else order_bits(bounds)
     lowest, low, high, highest = map(float, places)
     return not high - low >= _IN_COMMON * (highest - lowest)  # an infinite span has no share
 
