@@ -33,8 +33,7 @@ from zskip.binder.tokens import (
     collations_as_words,
     keywords_as_columns,
     long_lists,
-    nesting,
-    parses_exponentially,
+    require_parsable,
     skeleton,
     syntax_error_if_too_deep,
     without_parser_warnings,
@@ -121,8 +120,7 @@ def bind(
     if not tokens:
         raise SqlSyntaxError("The predicate is empty. TRUE matches all rows.", sql)
     builder = _PredicateBuilder(names, tokens, parser)
-    if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
-        raise SqlSyntaxError(TOO_DEEP, sql)
+    require_parsable(tokens, sql)
     with syntax_error_if_too_deep(sql), without_parser_warnings():
         predicate = builder.predicate(skeleton(tokens))
     if predicate.depth > MAX_DEPTH:  # a chain of operators nests too

@@ -70,61 +70,50 @@ _ENDS_CASTS = {TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.EQ, Token
 """Tokens after which a cast applies to another operand."""
 
 
-def nesting(tokens: Sequence[Token]) -> int:
-    """The depth of nesting: the greatest number of nested brackets and CASEs, of nested types, and of consecutive NOTs,
-    subscripts, methods and casts: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``."""
-    if _NESTING.isdisjoint([token.token_type for token in tokens]):
-        return 0
-    deepest = nots = chain = types = casts = 0
-    open_: list[int] = []  # for each open bracket, the levels of the subscripts and methods before it
+def require_parsable(tokens: Sequence[Token], sql: str) -> None:
+    """Raises `SqlSyntaxError` for tokens that nest too deep, or for which the parser would take exponential time.
+
+    The depth is the greatest number of nested brackets and CASEs, of nested types, and of consecutive NOTs, subscripts,
+    methods and casts: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``. The brackets after the name of a type are
+    read twice, as in ``DATE(DATE(x))``, first as a type and then as a call.
+    """
+    kinds = [token.token_type for token in tokens]
+    if _NESTING.isdisjoint(kinds):
+        return
+    deepest = nots = chain = types = casts = of_types = repeated = 0
+    # For each open bracket, the levels of the subscripts and methods before it, and whether it follows a type's name.
+    open_: list[tuple[int, bool]] = []
     last = None
-    for index, token in enumerate(tokens):
-        kind = token.token_type
+    for index, kind in enumerate(kinds):
         if kind in _OPEN:
-            if kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET:
-                open_.append(chain + _SUBSCRIPT_LEVELS)
-            else:
-                open_.append(chain + 1 if _is_method_of_call(tokens, index) else 0)
-            deepest = max(deepest, len(open_), open_[-1])
+            subscript = kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET
+            further = _SUBSCRIPT_LEVELS if subscript else _is_method_of_call(kinds, index)
+            levels, of_type = chain + further if further else 0, last in Parser.TYPE_TOKENS
+            open_.append((levels, of_type))
+            of_types += of_type
+            deepest = max(deepest, len(open_), levels)
         elif kind in _CLOSE and open_:
-            chain = open_.pop()
+            chain, of_type = open_.pop()
+            of_types -= of_type
         elif kind is TokenType.LT and last in Parser.NESTED_TYPE_TOKENS:
             types += 1
             deepest = max(deepest, types * _TYPE_LEVELS)
         elif kind is TokenType.GT:
             types = max(0, types - 1)
+        repeated += 1 << min(of_types, _MAX_TYPE_BRACKETS) if of_types > 1 else 0
         casts = 0 if kind in _ENDS_CASTS else casts + (kind is TokenType.DCOLON)
         nots = nots + 1 if kind is TokenType.NOT or (nots and kind is TokenType.L_PAREN) else 0
         deepest = max(deepest, nots, casts)
         last = kind
-    return deepest
+    if deepest > MAX_DEPTH or repeated > (1 << _MAX_TYPE_BRACKETS) + 4 * len(kinds):
+        raise SqlSyntaxError(TOO_DEEP, sql)
 
 
-def parses_exponentially(tokens: Sequence[Token]) -> bool:
-    """Whether the parser would take exponential time: it reads the brackets after the name of a type twice, as in
-    ``DATE(DATE(x))``, first as a type and then as a call."""
-    if Parser.TYPE_TOKENS.isdisjoint([token.token_type for token in tokens]):
-        return False
-    repeated = types = 0
-    open_: list[bool] = []  # for each open bracket, whether it follows the name of a type
-    last = None
-    for token in tokens:
-        kind = token.token_type
-        if kind in _OPEN:
-            open_.append(last in Parser.TYPE_TOKENS)
-            types += open_[-1]
-        elif kind in _CLOSE and open_:
-            types -= open_.pop()
-        repeated += 1 << min(types, _MAX_TYPE_BRACKETS) if types > 1 else 0
-        last = kind
-    return repeated > (1 << _MAX_TYPE_BRACKETS) + 4 * len(tokens)
-
-
-def _is_method_of_call(tokens: Sequence[Token], opening: int) -> bool:
+def _is_method_of_call(kinds: Sequence[TokenType], opening: int) -> bool:
     """Whether a parenthesis opens the arguments of ``g`` in ``f(x).g()``."""
-    if opening < 3 or tokens[opening - 2].token_type is not TokenType.DOT:
+    if opening < 3 or kinds[opening - 2] is not TokenType.DOT:
         return False
-    return tokens[opening].token_type is TokenType.L_PAREN and tokens[opening - 3].token_type is TokenType.R_PAREN
+    return kinds[opening] is TokenType.L_PAREN and kinds[opening - 3] is TokenType.R_PAREN
 
 
 @dataclass(frozen=True, slots=True)

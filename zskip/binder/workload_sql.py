@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from zskip.binder.source_text import parse_error_text
-from zskip.binder.tokens import MAX_DEPTH, TOO_DEEP, nesting, parses_exponentially, syntax_error_if_too_deep
+from zskip.binder.tokens import require_parsable, syntax_error_if_too_deep
 from zskip.core.schema import Schema
 from zskip.errors import SqlSyntaxError
 
@@ -221,8 +221,7 @@ def union(scans: Sequence[TableQuery]) -> TableQuery | None:
 def _parse(text: str) -> exp.Expr:
     """Parses a statement. Raises sqlglot's errors, and `SqlSyntaxError` if it nests too deep."""
     tokens = sqlglot.tokenize(text, read="duckdb")
-    if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
-        raise SqlSyntaxError(TOO_DEEP, text)
+    require_parsable(tokens, text)
     with syntax_error_if_too_deep(text):
         return sqlglot.parse_one(text, read="duckdb")
 
