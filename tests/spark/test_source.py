@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -17,8 +14,6 @@ import zskip
 from tests.tables import hostile, sorted_rows
 from zskip import spark as zs
 from zskip.spark import data_source
-from zskip.spark.inferred_types import HiveRule, Inference
-from zskip.spark.spark_session import Semantics
 
 
 def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,30 +153,6 @@ def test_abort_after_a_commit_that_may_have_been_made_keeps_the_files(tmp_path: 
     writer.commit(messages)
     writer.abort(messages)  # as Spark does where the commit was made, but raised
     assert zskip.open(tmp_path / "t").to_arrow().num_rows == 300
-
-
-@pytest.mark.parametrize("missing", ["zskip", "pyarrow"])
-def test_an_executor_that_cannot_import_zskip_says_which_python_it_is(missing: str) -> None:
-    rule = Inference(HiveRule(infers=True, clock="timestamp", has_time=True), int96=True, clocks=True, texts=False)
-    sent = cloudpickle.dumps(data_source._source(Semantics("UTC", ansi=True), rule, pushes=False))
-    receive = f"import pickle, sys; sys.modules['{missing}'] = None; pickle.load(sys.stdin.buffer)"
-    done = subprocess.run([sys.executable, "-c", receive], input=sent, capture_output=True, check=False)
-    message = f"The Python of Spark's executors, {sys.executable}, cannot import zskip: "
-    assert message in done.stderr.decode()
-    assert missing in done.stderr.decode().rpartition(message)[2].splitlines()[0]
-    assert "PYSPARK_PYTHON" in done.stderr.decode()
-
-
-def test_errors_are_told_without_a_traceback(spark: SparkSession, tmp_path: Path) -> None:
-    zskip.write(pa.table({"x": range(9)}), tmp_path / "t", by="x", files=2)
-    zs.register_source(spark)
-    texts = spark.range(3).selectExpr("CAST(id AS STRING) AS x")
-    with pytest.raises(PySparkException, match='The column "x" is') as told:
-        texts.write.format("zskip").mode("append").save(str(tmp_path / "t"))
-    assert "Traceback" not in str(told.value)
-    with pytest.raises(PySparkException, match="There is no zskip table") as told:
-        spark.read.format("zskip").load(str(tmp_path / "missing"))
-    assert "Traceback" not in str(told.value)
 
 
 def test_other_threads_and_sessions_register_it_too(spark: SparkSession, tmp_path: Path) -> None:

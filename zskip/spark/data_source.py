@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial, reduce, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -192,26 +192,6 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
     return (f"{_LIKE[kind]}({name}, ?)", values) if kind in _LIKE else None
 
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _plain_errors(method: Method) -> Method:
-    """A method that Spark calls in a process of its own, whose error Spark prints: zskip's without the traceback.
-
-    The process ends after an error, so that the variable, which is Spark's own, concerns this error only.
-    """
-
-    @wraps(method)
-    def called(*given: Any, **named: Any) -> Any:
-        try:
-            return method(*given, **named)
-        except ZskipError:
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-            raise
-
-    return cast("Method", called)
-
-
 # Spark's base classes are imported lazily, so the classes derived from them are defined in functions.
 
 
@@ -225,7 +205,6 @@ def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
         def __init__(self, pushed: Pushed) -> None:
             self.pushed = pushed
 
-        @_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
             return [TablePartition(scan) for scan in self.pushed.scans()]
 
@@ -233,7 +212,6 @@ def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
             return batches(partition.value, self.pushed)
 
     class PushingReader(Reader):
-        @_plain_errors
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
             """Store the filters that can prune files, and return all of them: Spark applies them to the rows."""
             types = {field.name: field.type for field in self.pushed.table().schema}
@@ -255,11 +233,9 @@ def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
         def __init__(self, job: _WriteJob) -> None:
             self.job = job
 
-        @_plain_errors
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             return TaskFiles(self.job.write(iterator))
 
-        @_plain_errors
         def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
             self.job.commit(_written(messages))
 
@@ -295,20 +271,16 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
     reader_class, writer_class = _reader_class(pushes), _writer_class()
 
     class Source(DataSource):
-        installed = _RequireZskip()  # must be first: unpickled before anything that needs zskip
-
         @classmethod
         def name(cls) -> str:
             return "zskip"
 
-        @_plain_errors
         def schema(self) -> StructType:
             types = spark_schema(with_spark_types(_opened(self.options), inference).schema)
             if "provider" in self.options:  # CREATE TABLE
                 types.fields[0].metadata = {_TABLE: json.dumps({key: self.options.get(key) for key in _OPTIONS})}
             return types
 
-        @_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
             kept = schema.fields[0].metadata.get(_TABLE)
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
@@ -317,7 +289,6 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             _require_types(spark_schema(with_spark_types(table, inference).schema), schema)
             return reader_class(pushed)
 
-        @_plain_errors
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             table = _opened(self.options)
             if self.options.get("version"):
@@ -326,26 +297,6 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             return writer_class(job)
 
     return Source
-
-
-class _RequireZskip:
-    """Raises a helpful error when it is unpickled where zskip, or what it needs, is not installed."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return exec, (_REQUIRE_ZSKIP,)
-
-
-_REQUIRE_ZSKIP = """
-try:
-    import zskip.spark.data_source
-except ImportError as error:
-    import sys
-    message = (
-        f"The Python of Spark's executors, {sys.executable}, cannot import zskip: {error}. Install it there, "
-        "or let PYSPARK_PYTHON name a Python that has it."
-    )
-    raise ImportError(message) from error
-"""
 
 
 def _written(messages: Sequence[Any]) -> list[Written]:
