@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,9 +42,7 @@ def to_duckdb(
     the predicate, and `InvalidOption` if the connection's time zone or settings give it another meaning.
     """
     con = opened(con)
-    if scan.predicate is not None:
-        _require_planned_meaning(scan.predicate, con)
-    same_clock(scan, con)
+    _require_planned_meaning(scan, con)
     read = planned_scan(scan, con, columns, schema=schema_read(scan, con))
     text, values = read.by_position()
     with reading(scan):
@@ -181,19 +179,6 @@ def readable_paths(scan: Scan, con: duckdb.DuckDBPyConnection) -> list[str]:
     return [prefix + path for path in scan.relative_paths]
 
 
-def same_clock(scan: Scan, con: duckdb.DuckDBPyConnection) -> None:
-    """Raise `InvalidOption` if the connection's time zone changes the meaning of the predicate."""
-    if scan.filter is None or not _reads_a_clock(scan.filter):
-        return
-    ((connection_zone,),) = con.sql("SELECT current_setting('TimeZone')").fetchall()
-    plan_zone = scan.filter.dialect.timezone
-    if _UTC.get(connection_zone, connection_zone) != _UTC.get(plan_zone, plan_zone):
-        raise InvalidOption(
-            f'The plan reads times in the zone "{plan_zone}", the connection in "{connection_zone}". '
-            f"Plan with timezone=\"{connection_zone}\", or say SET TimeZone = '{plan_zone}' on the connection."
-        )
-
-
 _UTC = dict.fromkeys(
     ("Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal", "GMT", "Etc/GMT"), "UTC"
 )
@@ -230,8 +215,11 @@ _MAY_CALL = re.compile(
 )
 
 
-def _require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection) -> None:
+def _require_planned_meaning(scan: Scan, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `InvalidOption` if a setting of the connection gives the predicate another meaning than was planned."""
+    predicate = scan.predicate
+    if predicate is None:
+        return
     assumed: dict[str, str] = {}
     if _MAY_CALL.search(predicate.sql("duckdb") or ""):
         assumed |= _OF_STRINGS | _OF_BINDING | READ_BY_FUNCTIONS
@@ -240,17 +228,16 @@ def _require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnectio
         assumed |= _OF_STRINGS
     if any(t.is_timestamp(type) and type.tz is not None for type in types):
         assumed |= _OF_ZONED_TIMES  # strings and local times are cast to the column's type
+    if scan.filter is not None and _reads_a_clock(scan.filter):
+        assumed["TimeZone"] = predicate.dialect.timezone
     if not assumed:
         return
-    for name, value in _different(con, assumed).items():
-        raise InvalidOption(
-            f"The connection has {name} = '{value}', with which the predicate may mean something else than it was "
-            f"planned for. RESET {name}, read the plan on another connection, or read it with to_arrow()."
-        )
-
-
-def _different(con: duckdb.DuckDBPyConnection, assumed: Mapping[str, str]) -> dict[str, str]:
-    """The connection's settings with other values than the assumed ones."""
     selected = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in assumed)
     (values,) = con.sql(f"SELECT {selected}").fetchall()
-    return {name: value for name, value in zip(assumed, values, strict=True) if value.lower() != assumed[name]}
+    for (name, planned), value in zip(assumed.items(), values, strict=True):
+        if _UTC.get(value, value).lower() != _UTC.get(planned, planned).lower():
+            advice = f'Plan with timezone="{value}"' if name == "TimeZone" else f"RESET {name}"
+            raise InvalidOption(
+                f"The connection has {name} = '{value}', with which the predicate may mean something else than it was "
+                f"planned for, '{planned}'. {advice}, read the plan on another connection, or read it with to_arrow()."
+            )
