@@ -417,7 +417,7 @@ def _numbered_marks(words: Sequence[Word]) -> Iterator[tuple[int, int, str]]:
             has_number = following is not None and following.start == word.end and following.text.isdigit()
             if has_number or word.text == "?":
                 marks.append((word, following.text if following is not None and has_number else ""))
-    for (word, written), key in zip(marks, numbered(written for _, written in marks), strict=True):
+    for (word, written), key in zip(marks, numbered([written for _, written in marks]), strict=True):
         if not written:
             yield word.start, word.end, f" ${key} "  # in ?and?, too
 
