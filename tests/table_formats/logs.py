@@ -14,7 +14,9 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table as IcebergTable
 from pyroaring import BitMap64
 
 import zskip
@@ -30,6 +32,87 @@ def new_catalog(folder: Path, name: str = "c") -> Catalog:
     catalog = load_catalog(name, type="in-memory", warehouse=f"file://{folder}")
     catalog.create_namespace("n")
     return catalog
+
+
+class Delta:
+    """A Delta table as its own library has it; one commit for each of the first tables of rows."""
+
+    def __init__(self, folder: Path, *first: pa.Table, partition_by: list[str] | None = None) -> None:
+        self.path = folder / "t"
+        for rows in first:
+            write_deltalake(self.path, rows, mode="append", partition_by=partition_by)
+
+    def given(self) -> Path:
+        """What zskip's functions are called with, as of now."""
+        return self.path
+
+    def open(self) -> zskip.Table:
+        return zskip.open(self.path)
+
+    def cluster(self, **options: Any) -> zskip.Optimized:
+        return zskip.cluster(self.path, **options)
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self.path, rows, mode="append")
+
+    def delete(self, where: str) -> None:
+        DeltaTable(self.path).delete(where)
+
+    def content(self) -> pa.Table:
+        return pa.table(DeltaTable(self.path).scan())
+
+    def version(self) -> int:
+        return DeltaTable(self.path).version()
+
+    def files(self) -> set[str]:
+        return set(DeltaTable(self.path).file_uris())
+
+    def files_with(self, column: str, value: int) -> int:
+        """How many files may have this value, by the statistics that other readers use."""
+        read = pa.table(DeltaTable(self.path).get_add_actions(flatten=True))
+        bounds = zip(read[f"min.{column}"].to_pylist(), read[f"max.{column}"].to_pylist(), strict=True)
+        return sum(lower <= value <= upper for lower, upper in bounds)
+
+
+class Iceberg:
+    """An Iceberg table in a catalog of its own, with the same methods."""
+
+    def __init__(self, folder: Path, *first: pa.Table, version: int = 2) -> None:
+        self.catalog = new_catalog(folder)
+        self.path = folder / "n" / "t"
+        self.create(*first, version=version)
+
+    def create(self, *first: pa.Table, version: int = 2) -> None:
+        table = self.catalog.create_table("n.t", first[0].schema, properties={"format-version": str(version)})
+        for rows in first:
+            table.append(rows)
+
+    def given(self) -> IcebergTable:
+        return self.catalog.load_table("n.t")
+
+    def open(self) -> zskip.Table:
+        return zskip.open(self.given())
+
+    def cluster(self, **options: Any) -> zskip.Optimized:
+        return zskip.cluster(self.given(), **options)
+
+    def append(self, rows: pa.Table) -> None:
+        self.given().append(rows)
+
+    def delete(self, where: str) -> None:
+        self.given().delete(where)
+
+    def content(self) -> pa.Table:
+        return self.given().scan().to_arrow()
+
+    def version(self) -> int:
+        return self.given().metadata.current_snapshot_id or 0
+
+    def files(self) -> set[str]:
+        return {task.file.file_path for task in self.given().scan().plan_files()}
+
+    def files_with(self, column: str, value: int) -> int:
+        return len(list(self.given().scan(row_filter=f"{column} = {value}").plan_files()))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import shutil
@@ -16,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
-from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
@@ -24,6 +24,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, UUIDType
 
 import zskip
+from tests import one_in
+from tests.table_formats.logs import Delta, Iceberg, new_catalog
 from zskip.errors import (
     CommitConflict,
     InvalidOption,
@@ -44,63 +46,6 @@ def rows_of(ids: list[int], stamp: int) -> pa.Table:
     return pa.table({"id": ids, "day": day, "stamp": [stamp] * len(ids), "x": [one / 7 for one in ids]})
 
 
-class Delta:
-    """A Delta table, as its own library and as zskip see it."""
-
-    def __init__(self, folder: Path, partition_by: list[str] | None = None) -> None:
-        self.path = folder / "t"
-        write_deltalake(self.path, rows_of([*range(40)], 1), partition_by=partition_by)
-        self.append(rows_of([*range(40, 80)], 1))
-
-    def open(self) -> zskip.Table:
-        return zskip.open(self.path)
-
-    def cluster(self) -> None:
-        zskip.cluster(self.path, by="id", rows_per_file=20)
-
-    def append(self, rows: pa.Table) -> None:
-        write_deltalake(self.path, rows, mode="append")
-
-    def delete(self, where: str) -> None:
-        DeltaTable(self.path).delete(where)
-
-    def content(self) -> dict[int, int]:
-        return by_id(pa.table(DeltaTable(self.path).scan()))
-
-
-def catalog_in(folder: Path) -> Any:
-    uri = f"sqlite:///{folder}/catalog.db"
-    catalog = load_catalog("c", type="sql", uri=uri, warehouse=f"file://{folder}/warehouse")
-    catalog.create_namespace("n")
-    return catalog
-
-
-class Iceberg:
-    """An Iceberg table, as its own library and as zskip see it."""
-
-    def __init__(self, folder: Path, version: int = 2) -> None:
-        self.catalog = catalog_in(folder)
-        properties = {"format-version": str(version)}
-        table = self.catalog.create_table("n.t", rows_of([1], 1).schema, properties=properties)
-        for first in (0, 40):
-            table.append(rows_of([*range(first, first + 40)], 1))
-
-    def open(self) -> zskip.Table:
-        return zskip.open(self.catalog.load_table("n.t"))
-
-    def cluster(self) -> None:
-        zskip.cluster(self.catalog.load_table("n.t"), by="id", rows_per_file=20)
-
-    def append(self, rows: pa.Table) -> None:
-        self.catalog.load_table("n.t").append(rows)
-
-    def delete(self, where: str) -> None:
-        self.catalog.load_table("n.t").delete(where)
-
-    def content(self) -> dict[int, int]:
-        return by_id(self.catalog.load_table("n.t").scan().to_arrow())
-
-
 def by_id(rows: pa.Table) -> dict[int, int]:
     found = dict(zip(rows["id"].to_pylist(), rows["stamp"].to_pylist(), strict=True))
     assert len(found) == rows.num_rows, "a key has one row"
@@ -111,15 +56,16 @@ def by_id(rows: pa.Table) -> dict[int, int]:
     return found
 
 
+FIRST = rows_of([*range(40)], 1), rows_of([*range(40, 80)], 1)
 FORMATS: dict[str, Callable[[Path], Any]] = {
-    "delta": Delta,
-    "delta in partitions": lambda folder: Delta(folder, ["day"]),
-    "iceberg": Iceberg,
-    "iceberg 1": lambda folder: Iceberg(folder, 1),
+    "delta in partitions": lambda folder: Delta(folder, *FIRST, partition_by=["day"]),
+    "delta": lambda folder: Delta(folder, *FIRST),
+    "iceberg": lambda folder: Iceberg(folder, *FIRST),
+    "iceberg 1": lambda folder: Iceberg(folder, *FIRST, version=1),
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", one_in(2, FORMATS))
 def test_a_history_beside_the_formats_own_writer(name: str, tmp_path: Path) -> None:
     table, dice = FORMATS[name](tmp_path), random.Random(3)
     known = dict.fromkeys(range(80), 1)
@@ -136,77 +82,75 @@ def test_a_history_beside_the_formats_own_writer(name: str, tmp_path: Path) -> N
             table.delete("id = 7")
             known.pop(7, None)
         else:
-            table.cluster()
-        assert table.content() == known
+            table.cluster(by="id", rows_per_file=20)
+        assert by_id(table.content()) == known
         assert by_id(table.open().to_arrow()) == known
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_only_files_with_a_key_are_rewritten(name: str, tmp_path: Path) -> None:
     table = FORMATS[name](tmp_path)
-    table.cluster()
+    table.cluster(by="id", rows_per_file=20)
     opened = table.open()
     before = set(opened.plan().scan.relative_paths)
     done = opened.upsert(rows_of([3], 2), on="id")
     after = set(opened.plan().scan.relative_paths)
     assert done.files == len(before - after) == len(after - before) == 1
     assert opened.plan("id = 3").to_arrow()["stamp"].to_pylist() == [2]
-
-
-MEANWHILE: dict[str, tuple[Callable[[Any], object], tuple[int, int]]] = {
-    "appends a new key": (lambda table: table.append(rows_of([500, 501], 7)), (0, 2)),
-    "deletes an old key": (lambda table: table.delete("id = 3"), (2, 0)),
-    "deletes a row beside it": (lambda table: table.delete("id = 4"), (1, 1)),
-    "appends other keys": (lambda table: table.append(rows_of([600], 7)), (1, 1)),
-    "lays the table out": (lambda table: table.cluster(), (1, 1)),
-}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_key_in_several_files_has_one_row_afterwards(name: str, tmp_path: Path) -> None:
-    """Of a file that holds nothing else, nothing is left: pyiceberg divided by its rows."""
-    table = FORMATS[name](tmp_path)
+    # Of a file that holds nothing else, nothing is left: pyiceberg divided by its rows.
     for stamp in (2, 3):
         table.append(rows_of([500], stamp))
     assert table.open().upsert(rows_of([500], 4), on="id").updated == 1
-    assert table.content()[500] == 4
+    assert by_id(table.content())[500] == 4
     assert table.open().count() == 81
 
 
-@pytest.mark.parametrize("what", MEANWHILE)
-@pytest.mark.parametrize("name", ["delta", "iceberg"])
+# What another writer does while an old and a new key are upserted, and how many are inserted and updated then.
+MEANWHILE: list[tuple[Callable[[Any, int, int], object], tuple[int, int]]] = [
+    (lambda table, old, new: table.append(rows_of([new, new + 1], 7)), (0, 2)),
+    (lambda table, old, new: table.delete(f"id = {old}"), (2, 0)),
+    (lambda table, old, new: table.delete(f"id = {old + 1}"), (1, 1)),
+    (lambda table, old, new: table.append(rows_of([new + 5], 7)), (1, 1)),
+    (lambda table, old, new: table.cluster(by="id", rows_per_file=20), (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "room", "step"), [("delta", delta, "_stats"), ("iceberg", iceberg, "_live_entries")])
 def test_what_another_writer_does_meanwhile_is_seen(
-    name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, room: Any, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, (event, counts) = FORMATS[name](tmp_path), MEANWHILE[what]
-    opened = table.open()
-    room, step = (delta, "_stats") if name == "delta" else (iceberg, "_live_entries")
-    function, happened = getattr(room, step), list[object]()
+    table, function, events = FORMATS[name](tmp_path), getattr(room, step), list[Callable[[], object]]()
 
     def stalled(*given: Any) -> Any:
         found = function(*given)
-        if not happened:
-            happened.append(None)
-            event(table)
+        if events:
+            events.pop()()
         return found
 
     monkeypatch.setattr(room, step, stalled)
-    done = opened.upsert(rows_of([3, 500], 9), on="id")
-    assert (done.inserted, done.updated) == counts
-    found = table.content()
-    assert (found[3], found[500]) == (9, 9)
-    assert found.get(501) == (7 if what == "appends a new key" else None)
-    assert (4 in found) == (what != "deletes a row beside it")
-    assert by_id(opened.to_arrow()) == found
+    known = dict.fromkeys(range(80), 1)
+    for number, (event, counts) in enumerate(MEANWHILE):
+        opened, old, new = table.open(), 10 * number + 3, 500 + 10 * number
+        events.append(functools.partial(event, table, old, new))
+        done = opened.upsert(rows_of([old, new], 9), on="id")
+        assert (done.inserted, done.updated) == counts
+        known |= {old: 9, new: 9}
+        if number == 0:
+            known[new + 1] = 7
+        elif number == 2:
+            del known[old + 1]
+        elif number == 3:
+            known[new + 5] = 7
+        assert by_id(table.content()) == by_id(opened.to_arrow()) == known
 
 
 def test_a_batch_is_made_once(tmp_path: Path) -> None:
-    table = Delta(tmp_path)
+    table = Delta(tmp_path, *FIRST)
     for expected in (2, 0):
         assert table.open().upsert(rows_of([1, 2], 5), on="id", batch=("nightly", 7)).updated == expected
     assert DeltaTable(table.path).transaction_version("nightly") == 7
     with pytest.raises(InvalidOption, match="batch="):
-        Iceberg(tmp_path).open().upsert(rows_of([1], 5), on="id", batch=("nightly", 7))
+        Iceberg(tmp_path, *FIRST).open().upsert(rows_of([1], 5), on="id", batch=("nightly", 7))
 
 
 REFUSED: dict[str, Callable[[DeltaTable], object]] = {
@@ -220,7 +164,7 @@ REFUSED: dict[str, Callable[[DeltaTable], object]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_table_that_asks_more_of_a_writer_is_left_alone(name: str, tmp_path: Path) -> None:
-    table = Delta(tmp_path)
+    table = Delta(tmp_path, *FIRST)
     REFUSED[name](DeltaTable(table.path))
     before = sorted(tmp_path.rglob("*.parquet"))
     with pytest.raises(UnsupportedFormat, match=name):
@@ -238,48 +182,35 @@ def test_columns_stay_as_they_are(name: str, tmp_path: Path) -> None:
     ):
         with pytest.raises(SchemaMismatch, match=r"more|stamp|x"):
             table.open().upsert(rows, on="id")
-    assert table.content() == dict.fromkeys(range(80), 1)
+    assert by_id(table.content()) == dict.fromkeys(range(80), 1)
 
 
 def test_bytes_of_a_fixed_width_as_the_formats_library_returns_them(tmp_path: Path) -> None:
     rows = pa.table({"id": pa.array([b"ab", b"cd"], pa.binary(2)), "f": pa.array([b"xyz", None], pa.binary(3))})
-    catalog = catalog_in(tmp_path)
-    catalog.create_table("n.t", rows.schema).append(rows)
-    theirs = catalog.load_table("n.t").scan().to_arrow()
-    done = zskip.open(catalog.load_table("n.t")).upsert(theirs, on="id")
+    table = Iceberg(tmp_path, rows)
+    done = table.open().upsert(table.content(), on="id")
     assert (done.inserted, done.updated) == (0, 2)
-    before = catalog.load_table("n.t").scan().to_arrow()
+    before = table.content()
     assert before.sort_by("id").to_pylist() == rows.to_pylist()
     for wrong in (pa.array([b"12"], pa.binary(2)), pa.array([b"1234"], pa.binary(4)), pa.array([b"12"])):
         with pytest.raises(SchemaMismatch, match=r'A value of the column "f" does not fit fixed_size_binary\[3\]'):
-            zskip.open(catalog.load_table("n.t")).upsert(pa.table({"id": [b"cd"], "f": wrong}), on="id")
-    assert catalog.load_table("n.t").scan().to_arrow().equals(before)
+            table.open().upsert(pa.table({"id": [b"cd"], "f": wrong}), on="id")
+    assert table.content().equals(before)
 
 
 REQUIRED = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string(), False)])
 
 
-def required_delta(folder: Path) -> tuple[Callable[[], zskip.Table], Callable[[], pa.Table]]:
-    write_deltalake(folder / "t", pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=REQUIRED))
-    return lambda: zskip.open(folder / "t"), lambda: pa.table(DeltaTable(folder / "t").scan())
-
-
-def required_iceberg(folder: Path) -> tuple[Callable[[], zskip.Table], Callable[[], pa.Table]]:
-    catalog = catalog_in(folder)
-    catalog.create_table("n.t", REQUIRED).append(pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=REQUIRED))
-    return lambda: zskip.open(catalog.load_table("n.t")), lambda: catalog.load_table("n.t").scan().to_arrow()
-
-
-@pytest.mark.parametrize("made", [required_delta, required_iceberg])
+@pytest.mark.parametrize("made", [Delta, Iceberg])
 def test_a_column_that_allows_no_null_takes_rows_without_one(made: Any, tmp_path: Path) -> None:
     """Arrow calls every column of a table made from lists nullable."""
-    opened, theirs = made(tmp_path)
+    table = made(tmp_path, pa.table({"id": [1, 2], "name": ["a", "b"]}, schema=REQUIRED))
     with pytest.raises(SchemaMismatch, match='"name" allows no NULL'):
-        opened().upsert(pa.table({"id": [2, 3], "name": ["new", None]}), on="id")
-    done = opened().upsert(pa.table({"id": [2, 3], "name": ["new", "c"]}), on="id")
+        table.open().upsert(pa.table({"id": [2, 3], "name": ["new", None]}), on="id")
+    done = table.open().upsert(pa.table({"id": [2, 3], "name": ["new", "c"]}), on="id")
     assert (done.inserted, done.updated) == (1, 1)
-    rows = theirs()
-    assert not any(field.nullable for field in opened().schema)
+    rows = table.content()
+    assert not any(field.nullable for field in table.open().schema)
     assert dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True)) == {1: "a", 2: "new", 3: "c"}
 
 
@@ -339,9 +270,9 @@ def test_a_null_list_of_structs_does_not_become_empty(name: str, tmp_path: Path)
     """pyiceberg would write it so, in rows of the batch and in those beside them. The file is another writer's."""
     type, values = NULL_LISTS[name]
     rows = pa.table({"id": [1, 2], "items": pa.array(values, type)})
-    catalog = catalog_in(tmp_path)
+    catalog = new_catalog(tmp_path)
     table = catalog.create_table("n.t", rows.schema)
-    file = tmp_path / "warehouse/n/t/data/a.parquet"
+    file = tmp_path / "n/t/data/a.parquet"
     file.parent.mkdir(parents=True)
     pq.write_table(rows.cast(schema_to_pyarrow(table.schema())), file)
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as snapshot:
@@ -356,7 +287,7 @@ def test_a_null_list_of_structs_does_not_become_empty(name: str, tmp_path: Path)
 
 
 def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Delta(tmp_path)
+    table = Delta(tmp_path, *FIRST)
     stats = delta._stats
     numbers = iter(range(5000, 6000))
 
@@ -372,13 +303,12 @@ def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, mo
     assert len(list(table.path.glob("*.parquet"))) == len(DeltaTable(table.path).file_uris()) == 2 + 3 * 5
 
 
-@pytest.mark.parametrize("partition_by", [None, ["day"]])
-@pytest.mark.parametrize("limit", [None, "200 kB"])
+@pytest.mark.parametrize(("partition_by", "limit"), one_in(2, [None, ["day"]], [None, "200 kB"]))
 def test_an_upsert_begins_again_where_others_compacted_and_vacuumed(
     partition_by: list[str] | None, limit: str | None, tmp_path: Path
 ) -> None:
     """It said that planned files are gone."""
-    made = Delta(tmp_path, partition_by)
+    made = Delta(tmp_path, *FIRST, partition_by=partition_by)
     new = rows_of([*range(70, 2000)], 2)
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -390,7 +320,7 @@ def test_an_upsert_begins_again_where_others_compacted_and_vacuumed(
     given = pa.RecordBatchReader.from_batches(new.schema, rows())
     done = made.open().upsert(given, on="id", **({} if limit is None else {"memory_limit": limit}))
     assert (done.inserted, done.updated) == (1920, 10)
-    assert made.content() == {**dict.fromkeys(range(70), 1), **dict.fromkeys(range(70, 2000), 2)}
+    assert by_id(made.content()) == {**dict.fromkeys(range(70), 1), **dict.fromkeys(range(70, 2000), 2)}
 
 
 PARTITIONS: dict[str, tuple[Any, Any, list[Any], type[Exception], str]] = {
@@ -416,7 +346,7 @@ def test_partitions_that_pyiceberg_cannot_write_are_refused(
     monkeypatch.setitem(sys.modules, "pyiceberg_core", None)  # an import of it fails
     schema = IcebergSchema(NestedField(1, "id", LongType(), required=False), NestedField(2, "k", type, required=False))
     spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
-    catalog = catalog_in(tmp_path)
+    catalog = new_catalog(tmp_path)
     rows = pa.table({"id": [1, 2, 3], "k": keys}).cast(schema_to_pyarrow(schema, include_field_ids=False))
     table = catalog.create_table("n.t", schema, partition_spec=spec)
     with pytest.raises(error, match=message):
@@ -427,7 +357,7 @@ def test_partitions_that_pyiceberg_cannot_write_are_refused(
 
 def test_an_iceberg_table_keeps_its_partitions_by_binary(tmp_path: Path) -> None:
     rows = pa.table({"id": [*range(20)], "k": [None if one % 5 == 0 else bytes([one % 3, 255]) for one in range(20)]})
-    catalog = catalog_in(tmp_path)
+    catalog = new_catalog(tmp_path)
     table = catalog.create_table("n.t", rows.schema)
     with table.update_spec() as update:
         update.add_identity("k")
@@ -453,7 +383,7 @@ def test_partitions_by_binary_are_refused_before_a_value_becomes_the_name_of_a_f
 
 
 def test_a_conflict_says_that_only_the_columns_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Delta(tmp_path)
+    table = Delta(tmp_path, *FIRST)
     stats = delta._stats
 
     def overtaken(*given: Any) -> Any:
@@ -470,7 +400,7 @@ def test_a_conflict_says_that_only_the_columns_changed(tmp_path: Path, monkeypat
 def test_a_table_that_is_removed_meanwhile_stays_removed(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Delta(tmp_path)
+    table = Delta(tmp_path, *FIRST)
     opened, open_writer = table.open(), LocalStorage.open_writer
 
     def removed(storage: LocalStorage, path: str) -> Any:
