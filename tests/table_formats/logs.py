@@ -75,10 +75,13 @@ class Delta:
 
 
 class Iceberg:
-    """An Iceberg table in a catalog of its own, with the same methods."""
+    """An Iceberg table in a catalog of its own, with the same methods.
 
-    def __init__(self, folder: Path, *first: pa.Table, version: int = 2) -> None:
-        self.catalog = new_catalog(folder)
+    A catalog in memory has its tables for one thread alone; ``catalog``: one that any thread may ask.
+    """
+
+    def __init__(self, folder: Path, *first: pa.Table, version: int = 2, catalog: Catalog | None = None) -> None:
+        self.catalog = catalog or new_catalog(folder)
         self.path = folder / "n" / "t"
         self.create(*first, version=version)
 

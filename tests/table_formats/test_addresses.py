@@ -19,17 +19,18 @@ from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFo
 ROWS = pa.table({"id": pa.array(range(9), pa.int64())})
 
 
-@pytest.mark.parametrize("folder", ["a b", "100%", "a#b", "a+b", "ü"])
-def test_paths_of_the_log_are_decoded_once(folder: str, tmp_path: Path) -> None:
+def test_paths_of_the_log_are_decoded_once(tmp_path: Path) -> None:
     values = [
         "a b", "%20", "%2520", "ü", "+", "#", "a/b", "a%2Fb", "?", "x=y", "'", '"', "..", "\\", "%", "日", "*", ":",
     ]  # fmt: skip
     made = pa.table({"id": pa.array(range(len(values)), pa.int64()), "part": values})
-    path = tmp_path / folder
+    path = tmp_path / "ü+a#b 100%"
     write_deltalake(path, made, partition_by=["part"])
     predicates = ["part = '" + value.replace("'", "''") + "'" for value in values]
-    theirs = pa.table(DeltaTable(path).scan())
-    require_same(zskip.open(path), theirs, predicates)
+    theirs, opened = pa.table(DeltaTable(path).scan()), zskip.open(path)
+    require_same(opened, theirs, predicates[:4])
+    for number, predicate in enumerate(predicates):
+        assert opened.plan(predicate).to_arrow()["id"].to_pylist() == [number]
     require_same(zskip.open(DeltaTable(path)), theirs)
     zskip.cluster(path, by=["id"], files=1)
     assert rows(pa.table(DeltaTable(path).scan())) == rows(theirs)

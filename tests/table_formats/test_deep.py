@@ -152,7 +152,7 @@ def test_only_files_with_deleted_rows_are_read_by_row_numbers(tmp_path: Path) ->
 
 @pytest.mark.parametrize("names", [["file_row_number", "file_index", "_zskip_deleted"], ["File_Index"]])
 def test_deleted_rows_are_found_beside_columns_with_duckdbs_names(names: list[str], tmp_path: Path) -> None:
-    rows = pa.table({"n": range(6), **dict.fromkeys(names, [3, 2, 1, 0, 0, 0]), "day": ["a"] * 6})
+    rows = pa.table({"n": range(6), **{name: [3, 2, 1, 0, 0, 0] for name in names}, "day": ["a"] * 6})
     write_deltalake(tmp_path / "t", rows, partition_by=["day"])
     delete_rows(tmp_path / "t", [1, 4])
     expected = [(n, *[value] * len(names), "a") for n, value in ((0, 3), (2, 1), (3, 0), (5, 0))]

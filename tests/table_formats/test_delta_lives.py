@@ -79,7 +79,10 @@ def predicates(random_: random.Random, count: int, text: str = "text") -> list[s
     return [one() for _ in range(count)]
 
 
-STEPS = "append append append delete update merge overwrite grow compact z_order cluster restore checkpoint".split()
+STEPS = [
+    "append", "append", "append", "delete", "update", "merge", "overwrite",
+    "grow", "compact", "z_order", "cluster", "restore", "checkpoint",
+]  # fmt: skip
 
 
 def live(path: Path, steps: int, seed: int, partition_by: list[str], asked: int) -> None:

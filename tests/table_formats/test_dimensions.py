@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
 
 import zskip
-from tests.table_formats.logs import commit_of, delete_rows
+from tests.table_formats.logs import commit_of, connection, delete_rows, new_catalog
 from zskip.statements.duckdb import explain_facts, pruned_tables
 
 RANDOM = np.random.default_rng(5)
 REGIONS = np.array(["africa", "asia", "europe", "oceania"])
 PLACES = RANDOM.integers(0, 4, 400)
 CUSTOMERS = pa.table({"k": np.arange(400), "region": REGIONS[PLACES], "partner": REGIONS[3 - PLACES]})
-FACTS = pa.table({"ck": RANDOM.integers(0, 420, 20_000), "v": RANDOM.integers(0, 100, 20_000)})
+FACTS = pa.table({"ck": RANDOM.integers(0, 420, 4000), "v": RANDOM.integers(0, 100, 4000)})
 NEW = pa.table({"k": [405, 406], "region": ["asia", "europe"], "partner": ["europe", "asia"]})
 STATEMENT = "SELECT count(*), sum(v) FROM {facts} JOIN {customers} ON ck = k WHERE region = '{region}'"
 
@@ -39,12 +38,10 @@ def written(folder: Path, address: str) -> zskip.Table:
 
 
 def check(folder: Path, address: str, customers: pa.Table) -> None:
-    for region in ("asia", "europe"):
-        with duckdb.connect() as con:
-            con.register("facts", FACTS)
-            con.register("customers", customers)
+    with connection(facts=FACTS, customers=customers) as con:
+        for region in ("asia", "europe"):
             whole = con.sql(STATEMENT.format(facts="facts", customers="customers", region=region)).fetchall()
-        assert zskip.sql(statement(folder, address, region)).fetchall() == whole
+            assert zskip.sql(statement(folder, address, region)).fetchall() == whole
 
 
 def statement(folder: Path, address: str, region: str = "asia") -> str:
@@ -100,8 +97,7 @@ def test_a_delta_dimension_that_was_put_back_and_changed_otherwise(tmp_path: Pat
 
 
 def test_a_dimension_in_iceberg_that_changes(tmp_path: Path) -> None:
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/warehouse")
-    catalog.create_namespace("n")
+    catalog = new_catalog(tmp_path)
     table = catalog.create_table("n.customers", CUSTOMERS.schema)
     table.append(CUSTOMERS)
     address = table.location().removeprefix("file://")

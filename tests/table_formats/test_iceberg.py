@@ -47,7 +47,10 @@ from zskip.table_formats.iceberg import IcebergSource
 NUMBERS = itertools.count()
 
 
-STEPS = "append append append delete merge overwrite grow widen rename again cluster restore position_deletes".split()
+STEPS = [
+    "append", "append", "append", "delete", "merge", "overwrite",
+    "grow", "widen", "rename", "again", "cluster", "restore", "position deletes",
+]  # fmt: skip
 
 
 def live(catalog: Catalog, steps: int, seed: int, partitioned: range, asked: int) -> None:
@@ -74,7 +77,7 @@ def live(catalog: Catalog, steps: int, seed: int, partitioned: range, asked: int
             table = catalog.load_table("n.t")
         elif step == "restore" and len(older := ancestors(table)) > 1:
             table.manage_snapshots().rollback_to_snapshot(random_.choice(older[1:4])).commit()
-        elif step == "position_deletes" and not table.spec().fields and (files := current_files(table)):
+        elif step == "position deletes" and not table.spec().fields and (files := current_files(table)):
             file = random_.choice(files)
             gone = random_.sample(range(file.record_count), min(2, file.record_count))
             path = delete_parquet(table, {file.file_path: sorted(gone)})
@@ -323,7 +326,7 @@ DAMAGES: dict[str, Callable[[bytearray, DataFile], None]] = {
 def test_a_damaged_deletion_vector_is_named(catalog: Catalog) -> None:
     """Other rows than the deleted ones were left out."""
     table, files = table_of_two_files(catalog)
-    for name, damage in DAMAGES.items():
+    for damage in DAMAGES.values():
         (entry,) = puffin(table, {files[0]: [1, 2, 3, 50]})
         place = Path(entry.file_path.removeprefix("file://"))
         whole, start, size = place.read_bytes(), entry[18], entry[19]
@@ -333,7 +336,7 @@ def test_a_damaged_deletion_vector_is_named(catalog: Catalog) -> None:
         commit_delete_files(table, [entry], replaces=True)
         for address in (table, table.metadata_location.removeprefix("file://")):
             with pytest.raises(CorruptFile, match=rf"{place.name}.*Restore it"):
-                pytest.fail(f"{name}: {zskip.open(address).count()}")
+                zskip.open(address)
 
 
 def test_two_deletion_vectors_of_one_file_are_refused(catalog: Catalog) -> None:
