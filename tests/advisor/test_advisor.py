@@ -112,7 +112,7 @@ def test_a_workload_that_filters_nothing_is_refused():
 
 def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading():
     few, many, slow = (
-        advisor.advise(ROWS, WORKLOAD, files=4, total_rows=rows, candidates=("linear",), read_seconds=seconds)
+        advisor.advise(ROWS, ["a = 7"], files=4, total_rows=rows, candidates=("linear",), read_seconds=seconds)
         for rows, seconds in ((4000, 0.0), (40_000_000, 0.0), (4000, 1000.0))
     )
     assert 0 < few.rewrite_seconds < 60
@@ -145,9 +145,10 @@ def test_a_source_is_advised_on_by_the_command_that_names_its_workload(tmp_path,
 def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     file = tmp_path / "queries.SQL"
     file.write_text("a = 7; -- one\nSELECT * FROM t WHERE b < 100", encoding="utf-8")
-    table = zskip.write(ROWS, tmp_path / "table", by=["c"], files=10)
+    rows = ROWS.slice(0, 1000)
+    table = zskip.write(rows, tmp_path / "table", by=["c"], files=4)
     laid_out = {
-        form: zskip.write(ROWS, tmp_path / form, by=["c"], files=10, workload=workload)
+        form: zskip.write(rows, tmp_path / form, by=["c"], files=4, workload=workload)
         for form, workload in {
             "list": ["a = 7", "SELECT * FROM t WHERE b < 100"],
             "text": "a = 7; SELECT * FROM t WHERE b < 100",
@@ -162,7 +163,7 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     assert f"--workload {shlex.quote(str(file))}" in table.advise(str(file)).command
     assert table.advise("a = 7\nb < 100").command.endswith("--workload QUERIES.SQL")
     with pytest.raises(UnreadableFile, match=r"gone\.sql"):
-        zskip.write(ROWS, tmp_path / "never", by=["c"], workload="gone.sql")
+        zskip.write(rows, tmp_path / "never", by=["c"], workload="gone.sql")
     assert not (tmp_path / "never").exists()
 
 
@@ -250,7 +251,7 @@ def star(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     regions = pa.array(RNG.choice(["africa", "asia", "europe"], 500))
     zskip.write({"c_key": np.arange(500), "c_region": regions}, "lake/customer", by=["c_key"])
-    orders = {"o_key": RNG.integers(0, 500, 20_000), "o_day": RNG.integers(0, 365, 20_000)}
+    orders = {"o_key": RNG.integers(0, 500, 4000), "o_day": RNG.integers(0, 365, 4000)}
     zskip.write(orders, "lake/orders", by=["o_day"], files=20)
     return [
         f"SELECT count(*) FROM orders, customer WHERE o_key = c_key AND c_region = '{region}' AND o_day < {day}"

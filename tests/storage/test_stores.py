@@ -46,29 +46,28 @@ def server(started: Callable[[str], Place]) -> Place:
     return started("s3")
 
 
+QUICK_STORES = ["file", "s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("memory", "gs", "az"))]
+
+
 def rows_of(start: int, count: int) -> pa.Table:
     numbers = np.arange(start, start + count)
     return pa.table({"id": numbers, "a": (numbers * 7919) % 1000, "day": (numbers % 2).astype(str)})
 
 
-@pytest.mark.parametrize(
-    "store",
-    ["file", "memory", "s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gs", "az"))],
-    indirect=True,
-)
+@pytest.mark.parametrize("store", QUICK_STORES, indirect=True)
 def test_a_table_lives_its_whole_life(store: Store) -> None:
     place, options = store
     url = f"{place}/t"
     with pytest.raises(TableNotFound):
         zskip.open(url, storage_options=options)
-    table = zskip.write(rows_of(0, 3000), url, by=["a"], partition_by="day", rows_per_file=250, storage_options=options)
-    for number in range(4):
-        table.append(rows_of(3000 + 100 * number, 100))
+    table = zskip.write(rows_of(0, 1000), url, by=["a"], partition_by="day", rows_per_file=125, storage_options=options)
+    for number in range(2):
+        table.append(rows_of(1000 + 100 * number, 100))
     assert table.delete("id < 10").rows == 10
     done = table.optimize(full=True)
     assert done.files_rewritten > 0
     assert table.optimize().files_rewritten == 0
-    expected = rows_of(10, 3390).filter(pa.compute.field("a") == 7)
+    expected = rows_of(10, 1190).filter(pa.compute.field("a") == 7)
     plan = table.plan("a = 7")
     assert 0 < len(plan.paths) < done.files_after  # type: ignore[operator]
     assert sorted(plan.to_arrow().column("id").to_pylist()) == expected.column("id").to_pylist()
@@ -80,20 +79,20 @@ def test_a_table_lives_its_whole_life(store: Store) -> None:
     assert table.clustering()["a"].skipped > 0.5
     assert table.advise(["a = 7"]).candidates
     assert zskip.advise(url, ["a = 7"], storage_options=options).candidates
-    assert [entry.operation for entry in table.history()] == ["optimize", "delete", *["append"] * 4, "write"]
-    assert zskip.open(url, version=1, storage_options=options).plan().count() == 3000
-    fifth = next(entry for entry in table.history() if entry.version == 5)
-    assert zskip.open(url, as_of=fifth.time, storage_options=options).plan().count() == 3400
+    assert [entry.operation for entry in table.history()] == ["optimize", "delete", "append", "append", "write"]
+    assert zskip.open(url, version=1, storage_options=options).plan().count() == 1000
+    third = next(entry for entry in table.history() if entry.version == 3)
+    assert zskip.open(url, as_of=third.time, storage_options=options).plan().count() == 1200
     table.restore(1)
-    assert table.plan().count() == 3000
+    assert table.plan().count() == 1000
     assert zskip.repair(url, storage_options=options).parts == ()
-    assert table.vacuum("0 days", dry_run=True).versions == tuple(range(1, 8))
+    assert table.vacuum("0 days", dry_run=True).versions == tuple(range(1, 6))
     assert len(table.vacuum("0 days").paths) > 0
     assert zskip.open(url, storage_options=options).plan("a = 7").count() == table.plan("a = 7").count()
     assert table.overwrite(rows_of(0, 50)).rows == table.plan().count() == 50
     again = zskip.write(url, f"{place}/copy", by=["a"], storage_options=options)
     assert again.plan().count() == 50
-    assert doctor(url, storage_options=options).files >= 50 / 250
+    assert doctor(url, storage_options=options).files >= 1
 
 
 def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
@@ -197,6 +196,7 @@ def test_opening_costs_two_reads_and_one_listing(
 
 
 @pytest.mark.usefixtures("parts_in_files")
+@pytest.mark.parametrize("store", QUICK_STORES, indirect=True)
 def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,11 +260,16 @@ def test_a_lost_connection_is_not_taken_for_damage(act: str, tmp_path: Path, mon
 
     for name in ("list", "names", "read", "read_range", "size_and_modified"):
         monkeypatch.setattr(ObjectStorage, name, losing(getattr(ObjectStorage, name)))
+    begin = f"memory://{tmp_path.name}/first"
+    table = zskip.write(rows_of(0, 100), begin, by="id", files=3, sketches={"a": "values"})
+    table.append(rows_of(100, 10))
+    first = open_storage(begin)
+    first.put("raw/1.parquet", _without_bounds(rows_of(0, 10)))
+    held = {path: first.read(path) for path in first.list("").path.to_pylist()}
     for number in range(100, 200):
         url = f"memory://{tmp_path.name}/{number}"
-        table = zskip.write(rows_of(0, 100), url, by="id", files=3, sketches={"a": "values"})
-        table.append(rows_of(100, 10))
-        open_storage(url).put("raw/1.parquet", _without_bounds(rows_of(0, 10)))
+        for path, data in held.items():
+            open_storage(url).put(path, data)
         left[0] = number - 99
         try:
             acted(url)
