@@ -20,7 +20,7 @@ from rich.console import Console
 
 import zskip
 from tests import ROOT
-from zskip.cli import read_commands, terminal
+from zskip.cli import terminal
 from zskip.cli.main import EXIT_CODES, main, parser
 from zskip.errors import UnreadableFile
 
@@ -153,14 +153,6 @@ def test_verify_that_finds_a_defect_is_one(table: Path, tmp_path: Path, capsys: 
     next(copy.glob("*.parquet")).unlink()
     assert main(["verify", str(copy), "--predicates", "0"]) == 1
     assert "MISSING" in capsys.readouterr().out
-
-
-def test_an_interrupt_is_130(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(given: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(read_commands, "info", interrupted)
-    assert main(["info", str(table)]) == 130
 
 
 # When Ctrl-C comes: what the process does before it runs the command.

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.table_formats.logs import Delta, Iceberg
 from tests.torture.lives import PROCESSES
 
-_SECONDS, _ENOUGH = 30.0, 12
-"""A round ends after so many acknowledged changes, or so many seconds."""
+_SECONDS = 30.0
 _BATCH = 5
 
 
@@ -32,70 +34,31 @@ def rows(first: int, count: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([(7 * each) % 100 for each in ids], pa.int64())})
 
 
-class Delta:
+class DeltaHome(Delta):
     def __init__(self, home: Path) -> None:
-        self.path = str(home / "table")
-        self.log = home / "table" / "_delta_log"
-
-    def create(self, data: pa.Table) -> None:
-        self.append(data)
-
-    def append(self, data: pa.Table) -> None:
-        from deltalake import write_deltalake
-
-        write_deltalake(self.path, data, mode="append")
-
-    def delete(self, number: int) -> None:
-        from deltalake import DeltaTable
-
-        DeltaTable(self.path).delete(f"id = {number}")
-
-    def cluster(self) -> None:
-        import zskip
-
-        zskip.cluster(self.path, by=["v", "id"], files=3, full=True)
+        super().__init__(home)
+        self.log = self.path / "_delta_log"
 
     def versions(self) -> Iterator[pa.Table]:
         """The newest version, then all others."""
-        from deltalake import DeltaTable
-
-        for version in range(DeltaTable(self.path).version(), -1, -1):
+        for version in range(self.version(), -1, -1):
             yield pa.table(DeltaTable(self.path, version=version).scan())
 
 
-class Iceberg:
+class IcebergHome(Iceberg):
     def __init__(self, home: Path) -> None:
-        self.home = home
+        self.catalog = SqlCatalog("c", uri=f"sqlite:///{home}/catalog.db", warehouse=f"file://{home}")
+        self.catalog.create_namespace_if_not_exists("n")
+        self.catalog.create_table_if_not_exists("n.t", rows(0, 0).schema)
         self.log = home / "n" / "t" / "metadata"
 
-    def _table(self) -> Any:
-        from pyiceberg.catalog.sql import SqlCatalog
-
-        catalog = SqlCatalog("c", uri=f"sqlite:///{self.home}/catalog.db", warehouse=f"file://{self.home}")
-        catalog.create_namespace_if_not_exists("n")
-        return catalog.create_table_if_not_exists("n.t", rows(0, 0).schema)
-
-    def create(self, data: pa.Table) -> None:
-        self.append(data)
-
-    def append(self, data: pa.Table) -> None:
-        self._table().append(data)
-
-    def delete(self, number: int) -> None:
-        self._table().delete(f"id = {number}")
-
-    def cluster(self) -> None:
-        import zskip
-
-        zskip.cluster(self._table(), by=["v", "id"], files=3, full=True)
-
     def versions(self) -> Iterator[pa.Table]:
-        table = self._table()
+        table = self.given()
         for snapshot in reversed(table.snapshots()):
             yield table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
 
 
-FORMATS: dict[str, Callable[[Path], Delta | Iceberg]] = {"delta": Delta, "iceberg": Iceberg}
+FORMATS: dict[str, Callable[[Path], DeltaHome | IcebergHome]] = {"delta": DeltaHome, "iceberg": IcebergHome}
 
 
 def _writer(kind: str, home: Path, number: int) -> None:
@@ -116,7 +79,7 @@ def _writer(kind: str, home: Path, number: int) -> None:
                 if own and choose.random() < 0.3:
                     gone = own.pop(choose.randrange(len(own)))
                     note("deletes", gone)
-                    table.delete(gone)
+                    table.delete(f"id = {gone}")
                     note("deleted", gone)
                 else:
                     note("appends", first)
@@ -131,15 +94,18 @@ def _clusterer(kind: str, home: Path, number: int) -> None:
     table = FORMATS[kind](home)
     while True:
         with suppress(Exception):
-            table.cluster()
+            table.cluster(by=["v", "id"], files=3, full=True)
 
 
-def round_of(kind: str, home: Path, seed: int) -> int:
-    """One round; the number of versions of the table after it. Raises `AssertionError`."""
+def round_of(kind: str, home: Path, seed: int, enough: int = 12) -> int:
+    """One round; the number of versions of the table after it. Raises `AssertionError`.
+
+    ``enough``: it ends after so many acknowledged changes, or half a minute.
+    """
     choose = random.Random(seed)
     home.mkdir(parents=True, exist_ok=True)
     table = FORMATS[kind](home)
-    table.create(rows(0, _BATCH))
+    table.append(rows(0, _BATCH))
     running: list[tuple[Any, Callable[..., None]]] = []
 
     def start(role: Callable[..., None]) -> None:
@@ -151,7 +117,7 @@ def round_of(kind: str, home: Path, seed: int) -> int:
         for role in (_writer, _writer, _clusterer, _clusterer):
             start(role)
         end = time.monotonic() + _SECONDS
-        while _acknowledged(home) < _ENOUGH and time.monotonic() < end:
+        while _acknowledged(home) < enough and time.monotonic() < end:
             time.sleep(choose.uniform(0.1, 1.0))
             process, role = choose.choice([one for one in running if one[0].is_alive()])
             way = choose.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGINT])
@@ -190,7 +156,7 @@ def _acknowledged(home: Path) -> int:
     return sum(notes.read_text().count('ed"') for notes in home.glob("notes-*"))
 
 
-def _check(table: Delta | Iceberg, home: Path) -> int:
+def _check(table: DeltaHome | IcebergHome, home: Path) -> int:
     noted: dict[str, set[int]] = {name: set() for name in ("appends", "appended", "deletes", "deleted")}
     for notes in home.glob("notes-*"):
         for line in notes.read_text().splitlines():

@@ -1,10 +1,9 @@
-"""The lives of small tables, and the rows that they must hold before and after each step."""
+"""The steps of small tables' lives, and the rows that they must hold before and after each."""
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from zskip.tablelog import shards
 
 # Each process is forked from one that has imported what they need, and nothing else.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["zskip.api", "deltalake", "pyiceberg.catalog.sql", "tests.torture.histories", "tests.torture.races"]
-)
+PROCESSES.set_forkserver_preload(["tests.torture.preloaded", "tests.table_formats.logs", "tests.torture.histories"])
 
 Rows = pa.Table
 States = Mapping[int, Rows]
@@ -186,41 +183,3 @@ STEPS = {
     "refresh": Step(indexed, lambda folder: zskip.open(folder).refresh(), CHANGED),
     "repair": Step(damaged, zskip.repair, BEGUN),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn of a long life: what is done to the table, and what that makes of its rows."""
-
-    act: Callable[[zskip.Table], object]
-    rows: Callable[[Rows], Rows]
-
-
-def life(seed: int) -> Iterator[Turn]:
-    """An endless life of a table, the same for the same seed."""
-    dice = np.random.default_rng(seed)
-    for number in itertools.count():
-        match dice.choice(["append", "append", "delete", "optimize", "optimize fully", "overwrite", "vacuum"]):
-            case "append":
-                yield appended(rows_of(10_000 + 100 * number, 10_000 + 100 * number + int(dice.integers(1, 60))))
-            case "delete":
-                yield deleted(int(dice.integers(5, 20)))
-            case "optimize":
-                yield Turn(lambda table: table.optimize(), lambda rows: rows)
-            case "optimize fully":
-                yield Turn(lambda table: table.optimize(full=True), lambda rows: rows)
-            case "overwrite":
-                yield Turn(lambda table: table.overwrite(GROWN), lambda rows: GROWN)
-            case "vacuum":
-                yield Turn(lambda table: table.vacuum("0 days"), lambda rows: rows)
-
-
-def appended(more: Rows) -> Turn:
-    return Turn(lambda table: table.append(more), lambda rows: joined(rows, more))
-
-
-def deleted(divisor: int) -> Turn:
-    return Turn(
-        lambda table: table.delete(f"id % {divisor} = 3"),
-        lambda rows: rows.filter(pa.array(rows.column("id").to_numpy() % divisor != 3)),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
 import os
 import shutil
@@ -24,7 +22,7 @@ import numpy as np
 import zskip
 from tests import ROOT
 from tests.torture.disk import FAULTS, Fault, How, compiled
-from tests.torture.lives import GROWN, NEXT, STEPS, Rows, Step, contents, joined, life
+from tests.torture.lives import NEXT, STEPS, Rows, Step, contents, joined
 from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound
 from zskip.storage import open_storage
 from zskip.tablelog import log
@@ -97,21 +95,6 @@ class Rig:
         shutil.rmtree(place)
         return ended
 
-    def instant(self, seed: int, seconds: float) -> int:
-        """Kill a table's life after so long, and hold the table to the turns that were done; how many those were."""
-        place = self._copied(self._template("append and merge shards"))
-        folder = place / "table"
-        answer = self._asked("live", seed, str(folder), seconds)
-        assert answer["killed"] == signal.SIGKILL, "the life ended by itself"
-        turns = list(itertools.islice(life(seed), answer["turns"] + 1))
-        rows = functools.reduce(lambda rows, turn: turn.rows(rows), turns[:-1], GROWN)
-        wanted = {"the rows before the last turn": rows, "the rows after it": turns[-1].rows(rows)}
-        found = _read(folder)
-        assert found in map(contents, wanted.values()), f"after {len(turns)} turns there are {' nor '.join(wanted)}"
-        _be_workable(folder, rows if found == contents(rows) else turns[-1].rows(rows))
-        shutil.rmtree(place)
-        return len(turns) - 1
-
     def _copied(self, template: _Template) -> Path:
         self._rounds += 1
         place = self._folder / f"round-{self._rounds}"
@@ -120,16 +103,12 @@ class Rig:
             shutil.copytree(template.folder, place / "table")
         return place
 
-    def _asked(self, *words: str | float) -> dict[str, Any]:
+    def _taken(self, step: str, folder: Path, fault: str, at: int) -> Ended:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(words) + "\n")
+        self._server.stdin.write(json.dumps([step, str(folder), fault, at]) + "\n")
         self._server.stdin.flush()
-        found: dict[str, Any] = json.loads(self._server.stdout.readline())
-        return found
-
-    def _taken(self, step: str, folder: Path, fault: str, at: int) -> Ended:
-        answer = self._asked("take", step, str(folder), fault, at)
+        answer: dict[str, Any] = json.loads(self._server.stdout.readline())
         assert answer.get("killed") in (None, signal.SIGKILL), f"the step ended by signal {answer['killed']}"
         return Ended(answer.get("calls"), "killed" in answer, answer.get("error"))
 

@@ -9,17 +9,13 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import duckdb  # noqa: F401  # what steps import lazily is at hand
-import pyarrow.dataset  # noqa: F401
-
-import zskip
+import tests.torture.preloaded  # noqa: F401  # what steps import lazily is at hand
 from tests.torture.disk import FAULTS, arm, disarm
-from tests.torture.lives import STEPS, life
+from tests.torture.lives import STEPS
 
 PATIENCE_SECONDS = 60
 
@@ -41,19 +37,7 @@ def take(step: str, folder: str, fault: str, at: int) -> dict[str, Any]:
     return json.loads(reply) if reply else {"killed": killed}
 
 
-def live(seed: int, folder: str, seconds: float) -> dict[str, Any]:
-    """Fork a child that lives a table's life until it is killed after so long. How many turns it reported."""
-
-    def child(answer: int) -> None:
-        for turn in life(seed):
-            turn.act(zskip.open(folder))
-            os.write(answer, b".")
-
-    reply, killed = _forked(child, seconds)
-    return {"turns": len(reply), "killed": killed}
-
-
-def _forked(run: Callable[[int], None], seconds: float | None = None) -> tuple[bytes, int]:
+def _forked(run: Callable[[int], None]) -> tuple[bytes, int]:
     """What a child wrote before it ended, and the signal that ended it."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -61,9 +45,6 @@ def _forked(run: Callable[[int], None], seconds: float | None = None) -> tuple[b
         os.close(reader)
         _run(run, writer)
     os.close(writer)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
     with os.fdopen(reader, "rb") as answers:
         reply = answers.read()
     _, status = os.waitpid(child, 0)
@@ -79,10 +60,9 @@ def _run(run: Callable[[int], None], answer: int) -> NoReturn:
 
 
 def serve() -> None:
-    """Answer each line, which holds a name and arguments, with one of JSON."""
+    """Answer each line, which holds the arguments of `take`, with one of JSON."""
     for line in sys.stdin:
-        name, *given = json.loads(line)
-        print(json.dumps({"take": take, "live": live}[name](*given)), flush=True)
+        print(json.dumps(take(*json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
