@@ -1,13 +1,25 @@
-"""How many files a DataFrame's scans read: by Spark's own metric, or by the tasks that a connector planned."""
+"""What queries give over a plain scan, and how many files a DataFrame's scans read.
+
+The files are counted by Spark's own metric, or by the tasks that a connector planned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from tests.tables import sorted_rows
+
 CONNECTOR, _FILE_SOURCE = "BatchScanExec", "FileSourceScanExec"
+
+
+def matching(rows: DataFrame, conditions: Sequence[str]) -> list[list[str]]:
+    """For each condition the rows that meet it, by one scan that no filter is pushed down to."""
+    marks = [f"coalesce({where}, false) AS c{number}" for number, where in enumerate(conditions)]
+    marked = rows.selectExpr("*", *marks).toArrow()
+    return [sorted_rows(marked.filter(marked[f"c{number}"]).select(rows.columns)) for number in range(len(conditions))]
 
 
 def files_read(rows: DataFrame, *kinds: str) -> int:
