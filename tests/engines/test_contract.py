@@ -408,6 +408,18 @@ def test_read_gives_what_is_asked_for(tmp_path: Path) -> None:
         zskip.read(path, into="rows")  # type: ignore[call-overload, arg-type]
 
 
+def test_datafusion_need_not_sort_what_the_footers_say_is_sorted(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    rows = pa.table({"a": random.permutation(40_000), "b": random.permutation(40_000)})
+    zskip.write(rows, tmp_path / "t", by="a", files=4)
+    context = datafusion.SessionContext()
+    context.register_parquet("t", str(tmp_path / "t"))
+    for column, sorts in (("a", False), ("b", True)):
+        query = context.sql(f"SELECT * FROM t ORDER BY {column}")
+        assert ("SortExec" in query.execution_plan().display_indent()) == sorts
+        assert pa.Table.from_batches(query.collect())[column].to_pylist() == list(range(40_000))
+
+
 def test_rows_that_delta_deleted_stay_deleted(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     table = zskip.open(fixtures / "delta" / "dv-partitioned-with-checkpoint")

@@ -32,6 +32,7 @@ from zskip.writer.encode import (
     even_cuts,
     fitted_encoding,
     footer_metadata,
+    sorting_columns,
     write_file,
 )
 from zskip.writer.open_source import open_source
@@ -91,8 +92,9 @@ def test_a_file_of_carried_rows_reads_as_one_of_kept_rows(cells: list[dict[str, 
     for form in (rows, carried(rows)):
         target = io.BytesIO()
         units = collect.row_groups(form, cuts, Schema(KEPT))
+        sorting = sorting_columns(form, cuts, ["n"])
         encoding, with_nan = fitted_encoding(form, "zstd"), columns_with_nan(form, units)
-        write_file(target, form, cuts, with_nan, encoding, footer_metadata(KEPT))
+        write_file(target, form, cuts, with_nan, encoding, sorting, footer_metadata(KEPT))
         files.append(pq.ParquetFile(io.BytesIO(target.getvalue())))
     expected = io.BytesIO()
     pq.write_table(rows, expected, store_decimal_as_integer=True)

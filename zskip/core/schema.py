@@ -42,6 +42,15 @@ def names_given(given: object, option: str) -> tuple[str, ...]:
     return listed
 
 
+def require_distinct(given: object, option: str) -> tuple[str, ...]:
+    """As `names_given`. Raises `InvalidOption` for a name that stands there twice as well."""
+    names = names_given(given, option)
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption(f'{option}= names the column "{name}" twice.')
+    return names
+
+
 def unknown_column(name: str, names: Sequence[str]) -> UnknownColumn:
     """The error about a column of rows that is not there: a field of a struct is read with its whole column."""
     first, *inner = split_path(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -70,7 +70,7 @@ _INTEGERS = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
 def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
     """The size in bytes of a file of these rows, which is written to memory to find out."""
     with pa.BufferOutputStream() as target:
-        write_file(target, rows, even_cuts(rows.num_rows, max(1, rows.num_rows)), (), encoding, {})
+        write_file(target, rows, even_cuts(rows.num_rows, max(1, rows.num_rows)), (), encoding, (), {})
         return int(target.tell())
 
 
@@ -98,11 +98,13 @@ def write_file(
     cuts: np.ndarray,
     with_nan: Collection[str],
     encoding: Encoding,
+    sorting: Sequence[pq.SortingColumn],
     metadata: Mapping[bytes, bytes],
 ) -> None:
     """Write rows as one Parquet file, with one row group between each two cuts.
 
-    ``with_nan``: the Parquet paths of leaves that hold NaN · ``metadata``: as from `footer_metadata`.
+    ``with_nan``: the Parquet paths of leaves that hold NaN · ``sorting``: the columns by which each row group is
+    sorted · ``metadata``: as from `footer_metadata`.
     """
     statistics: Any = True
     if with_nan:
@@ -116,6 +118,7 @@ def write_file(
         write_statistics=statistics,
         write_page_index=True,
         store_decimal_as_integer=True,
+        sorting_columns=sorting or None,
         store_schema=False,
     )
     with writer:
@@ -123,6 +126,44 @@ def write_file(
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
         # Arrow's own entry would contain the transit types.
         writer.add_key_value_metadata(metadata)
+
+
+def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) -> list[pq.SortingColumn]:
+    """The longest prefix of these columns by which every row group is sorted in ascending order, NULLs at one end."""
+    sorting: list[pq.SortingColumn] = []
+    within = np.ones(max(0, rows.num_rows - 1), bool)
+    within[cuts[1:-1] - 1] = False
+    tied = within
+    leaf_of, first = {}, 0
+    for name in rows.schema.names:
+        paths = [path for path, _ in _leaves_below(name, rows.column(name).slice(0, 0))]
+        if paths == [name]:
+            leaf_of[name] = first
+        first += len(paths)
+    for name in sorted_by:
+        if name not in leaf_of:
+            return sorting
+        values = rows.column(name).combine_chunks() if rows.num_rows else pa.array([], rows.schema.field(name).type)
+        values = values.cast(logical_type(values.type))  # Arrow's kernels compare neither half floats nor UUIDs
+        if t.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            return sorting
+        nulls = values.is_null().to_numpy(zero_copy_only=False)
+        before, after = values[:-1], values[1:]
+        not_null = ~nulls[:-1] & ~nulls[1:]
+        descends = _true(pc.greater(before, after)) if len(before) else np.zeros(0, bool)
+        if (descends & tied & not_null).any():
+            return sorting
+        null_before, null_after = nulls[:-1] & ~nulls[1:] & tied, ~nulls[:-1] & nulls[1:] & tied
+        if null_before.any() and null_after.any():
+            return sorting
+        sorting.append(pq.SortingColumn(leaf_of[name], nulls_first=bool(null_before.any())))
+        same = _true(pc.equal(before, after)) if len(before) else np.zeros(0, bool)
+        tied = tied & ((same & not_null) | (nulls[:-1] & nulls[1:]))
+    return sorting
+
+
+def _true(mask: pa.BooleanArray) -> np.ndarray:
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool)
 
 
 def columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:

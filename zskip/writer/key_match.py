@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Schema, require_distinct
 from zskip.engines.arrow import output_schema, to_batches
 from zskip.errors import InvalidOption, row_shown
 from zskip.plan import find_survivors
 from zskip.tablelog.index import Index
 from zskip.tablelog.sketches.hashing import can_hash, hashes
-from zskip.writer.options import require_distinct
 from zskip.writer.paths import rows_of_files
 from zskip.writer.scatter import in_parallel
 from zskip.writer.storable import storable_rows

@@ -20,7 +20,7 @@ from zskip.core.option_checks import (
     require_number,
     require_path,
 )
-from zskip.core.schema import names_given
+from zskip.core.schema import require_distinct
 from zskip.errors import InvalidOption, nearest, shown
 from zskip.layouts import LAYOUTS
 from zskip.storage import Storage
@@ -183,15 +183,6 @@ class WriteOptions:
         """Report the progress of a phase to the callback, if there is one."""
         if self.progress is not None:
             self.progress(phase, done, total)
-
-
-def require_distinct(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
-    """The columns of the option ``name``; one column may be a string. Raises `InvalidOption` for a duplicate."""
-    names = names_given(columns, name)
-    repeated = [column for index, column in enumerate(names) if column in names[:index]]
-    if repeated:
-        raise InvalidOption(f'{name}= names the column "{repeated[0]}" twice.')
-    return names
 
 
 def require_seed(seed: object) -> None:

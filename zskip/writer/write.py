@@ -42,6 +42,7 @@ from zskip.writer.encode import (
     even_cuts,
     fitted_encoding,
     footer_metadata,
+    sorting_columns,
     stored_bytes,
     write_file,
 )
@@ -245,6 +246,9 @@ class _Write:
 
     def run_in_place(self, index: Index, numbers: np.ndarray, rows_of: Callable[[int], pa.Table]) -> Written:
         paths = index.paths(numbers).to_pylist()
+        by = [column.path for column in self.schema.orderable(self.options.by)]
+        sorted_by = top_level(by, self.schema)
+
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
         row_bytes = 0.0
 
@@ -274,7 +278,7 @@ class _Write:
                 folder = hive.folder(self.options.partition_by, key) if key else ""
             del given
             target = self.options.data_path(folder, in_place(path, self.id, position))
-            return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows))
+            return self._write_files([target], rows, even_cuts(rows.num_rows, self.group_rows), sorted_by)
 
         known = (index.sizes(numbers).to_pylist(), index.row_counts(numbers).to_pylist())
         items = list(zip(range(len(paths)), numbers.tolist(), paths, *known, strict=True))
@@ -468,7 +472,7 @@ class _Write:
             rows = _taken(columns, narrow, schema, arranged)
             if len(sizes) > 1:
                 rows = _decoded(rows)
-            yield self._write_files(paths, rows, cuts, encoding)
+            yield self._write_files(paths, rows, cuts, by, encoding)
 
     def _files_together(self, pending: Sequence[tuple[int, list[pa.RecordBatch]]], routing: Routing) -> int:
         """The number of files, from the first, to make ready together: of one row group each, and one assignment."""
@@ -486,6 +490,7 @@ class _Write:
         paths: list[str],
         rows: pa.Table,
         cuts: np.ndarray,
+        sorted_by: Sequence[str],
         encoding: Encoding | None = None,
     ) -> _Files:
         """Write one file with row groups between the cuts, or several with one each. ``encoding``: by default fitted to
@@ -494,6 +499,7 @@ class _Write:
         self.staged.add(paths)
         stored = self._stored(rows)
         encoding = encoding or fitted_encoding(stored, self.options.compression)
+        sorting = sorting_columns(stored, cuts, sorted_by)
         arrow = self.schema.arrow
         metadata = footer_metadata(pa.schema(map(arrow.field, stored.column_names), arrow.metadata))
         any_nan = columns_with_nan(stored, units)
@@ -507,7 +513,7 @@ class _Write:
             if any_nan and len(paths) > 1:
                 with_nan = columns_with_nan(stored, units.take(np.array([number])))
             with self.storage.open_writer(path) as target:
-                write_file(target, stored, inside, with_nan, encoding, metadata)
+                write_file(target, stored, inside, with_nan, encoding, sorting, metadata)
             if self.sketches is not None:
                 self.sketches.add(path, [keys_of(name, self.schema, own) for name in self.sketches.names])
         return _Files(paths, units)
