@@ -397,7 +397,7 @@ def test_random_statements_are_what_duckdb_says_they_are(given: Sides, seed: int
 
 
 @pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.slow)])
-def test_columns_that_cannot_be_told_apart(given: Sides, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_told_apart_by_several_plans(given: Sides, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where each name is a letter, and no spelling of it is left."""
     monkeypatch.setattr(stubs, "_MOST_SPELLINGS", 0)
     stubs._stubs.cache_clear()
