@@ -10,7 +10,7 @@ conditions on one term are decided together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal as Either
@@ -188,15 +188,18 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computable:
-    """``part``, with the SQL by which DuckDB evaluates it for single values of ``columns``.
+    """``part``, with a way to evaluate it for single values of ``columns``: by DuckDB, or by the session it comes from.
 
-    ``columns``: all that it reads · ``timezone``: the session's, an IANA name.
+    ``columns``: all that it reads · ``sql``, ``timezone``: for DuckDB; the zone is the session's, an IANA name ·
+    ``evaluate``: in place of DuckDB. It takes as many values of each column, and returns for each place 1 (TRUE), 0
+    (FALSE), 2 (NULL) or -1 (unknown, or an error), or None if it cannot evaluate them.
     """
 
     part: Node
     columns: tuple[Reference, ...]
     sql: str
     timezone: str
+    evaluate: Callable[[Sequence[pa.Array]], np.ndarray | None] | None = None
 
 
 Node = Compare | In | IsNull | Contains | And | Or | Not | Is | Choose | Opaque | Computable

@@ -1,4 +1,4 @@
-"""Evaluate expressions in units of few values by DuckDB.
+"""Evaluate expressions in units of few values: by DuckDB, or by the session that they come from.
 
 A unit in which every column of the expression holds one value, or few days or integers, and perhaps NULL, has the
 outcomes of these: ``upper(s) = 'DE'`` where each file holds one country, ``strftime(d, '%A') = 'Sunday'`` where it
@@ -207,7 +207,10 @@ def _codes(computable: Computable, values: Sequence[pa.Array], budget: Budget) -
             short &= _lengths(each) <= _MAX_STRING
     chosen = np.flatnonzero(short)
     rows = [each.take(pa.array(chosen)) for each in values]
-    evaluated = _evaluated_by_duckdb(computable, rows, budget)
+    if computable.evaluate:
+        evaluated = computable.evaluate([each.slice(0, budget.take(len(chosen), 16 * _OF_UNIT)) for each in rows])
+    else:
+        evaluated = _evaluated_by_duckdb(computable, rows, budget)
     if evaluated is None:
         return None
     codes = np.full(len(short), _RAISED, np.int8)
