@@ -20,3 +20,10 @@ def every_statement_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The connection that a file's tests share, whose statements change nothing: to open one takes longer than they do."""
+    with duckdb.connect() as connection:
+        yield connection

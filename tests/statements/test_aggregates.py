@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -57,49 +58,57 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CASES = counted("aggregates", "answered by the index")
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Of 0.0 and -0.0, which are equal, DuckDB gives the one that it meets first: several threads meet either."""
+    with duckdb.connect(config={"threads": 1}) as con:
+        yield con
+
+
 @pytest.mark.parametrize(("statement", "files"), CASES, ids=[statement for statement, _ in CASES])
-def test_aggregates_are_what_duckdb_says(lake: Path, statement: str, files: int | None) -> None:
-    # Of 0.0 and -0.0, which are equal, DuckDB gives the one that it meets first: several threads meet either.
-    con = duckdb.connect(config={"threads": 1})
+def test_aggregates_are_what_duckdb_says(
+    lake: Path, statement: str, files: int | None, one_thread: duckdb.DuckDBPyConnection
+) -> None:
     ours = statement.replace("{T}", f"'{lake}/t' t")
-    plain = con.sql(statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"))
-    found = zskip.sql(ours, con)
+    plain = one_thread.sql(statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"))
+    found = zskip.sql(ours, one_thread)
     assert (found.columns, found.types) == (plain.columns, plain.types)
     assert repr(found.fetchall()) == repr(plain.fetchall())
-    plans = [len(plan) for _, plan in rewrite(ours, con).plans]
+    plans = [len(plan) for _, plan in rewrite(ours, one_thread).plans]
     assert files is None or plans == [files]
 
 
-def test_a_folder_of_others_is_counted_by_its_index_while_it_is_as_indexed(tmp_path: Path) -> None:
+def test_a_folder_of_others_is_counted_by_its_index_while_it_is_as_indexed(
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     for number in range(4):
         pq.write_table(pa.table({"x": range(10 * number, 10 * number + 10)}), tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
     statement = f"SELECT count(*), min(x), max(x) FROM '{tmp_path}'"
-    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(40, 0, 39)]
+    assert zskip.sql(statement, reader).fetchall() == [(40, 0, 39)]
     pq.write_table(pa.table({"x": range(500, 507)}), tmp_path / "3.parquet")
     pq.write_table(pa.table({"x": [-1]}), tmp_path / "4.parquet")
-    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(38, -1, 506)]
+    assert zskip.sql(statement, reader).fetchall() == [(38, -1, 506)]
 
 
-def test_partitions_are_grouped_by_the_index(tmp_path: Path) -> None:
+def test_partitions_are_grouped_by_the_index(tmp_path: Path, reader: duckdb.DuckDBPyConnection) -> None:
     days = [datetime.date(2024, 1, 1 + i % 9) for i in range(90)]
     rows = pa.table({"day": days, "host": ["a b", None, "c/d"] * 30, "n": range(90)})
     zskip.write(rows, tmp_path / "t", by="n", partition_by=["day", "host"])
-    con = duckdb.connect()
     statement = (
         "SELECT day, host, count(*), min(n), max(n) FROM {} t WHERE day < '2024-01-08' GROUP BY ALL ORDER BY ALL"
     )
     ours = statement.format(f"'{tmp_path}/t'")
-    plain = con.register("rows", rows).sql(statement.format("rows"))
-    assert [len(plan) for _, plan in rewrite(ours, con).plans] == [0]
-    assert zskip.sql(ours, con).fetchall() == plain.fetchall()
+    plain = reader.register("rows", rows).sql(statement.format("rows"))
+    assert [len(plan) for _, plan in rewrite(ours, reader).plans] == [0]
+    assert zskip.sql(ours, reader).fetchall() == plain.fetchall()
     # Many rows of one group are counted faster than made: only their extremes come from the index.
     big = {"day": [day for day in range(3) for _ in range(20_000)], "n": range(60_000)}
     zskip.write(pa.table(big), tmp_path / "big", by="n", partition_by=["day"])
     for function, files in (("count(*)", 3), ("max(n)", 0)):
         ours = f"SELECT day, {function} FROM '{tmp_path}/big' GROUP BY ALL ORDER BY 1"
-        assert [len(plan) for _, plan in rewrite(ours, con).plans] == [files]
-        assert zskip.sql(ours, con).fetchall() == [
+        assert [len(plan) for _, plan in rewrite(ours, reader).plans] == [files]
+        assert zskip.sql(ours, reader).fetchall() == [
             (day, 20_000 if files else 20_000 * (day + 1) - 1) for day in range(3)
         ]
 
@@ -119,30 +128,31 @@ def test_a_billion_rows_are_counted_at_once(tmp_path: Path) -> None:
     assert time.process_time() - start < 20
 
 
-def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:
+def test_cut_bounds_are_no_extremes(tmp_path: Path, reader: duckdb.DuckDBPyConnection) -> None:
     zskip.write(pa.table({"x": ["a" * 400, "b" * 400], "n": [1, 2]}), tmp_path / "t", by="n")
-    found = zskip.sql(f"SELECT min(x), max(x), count(x) FROM '{tmp_path}/t'", duckdb.connect()).fetchall()
+    found = zskip.sql(f"SELECT min(x), max(x), count(x) FROM '{tmp_path}/t'", reader).fetchall()
     assert found == [("a" * 400, "b" * 400, 2)]
 
 
-def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) -> None:
+def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     rows = {"n": range(40), "x": [float(i) for i in range(40)], "s": [{"x": float(i)} for i in range(40)]}
     build_table(tmp_path / "t", pa.table(rows), files=4, row_group_rows=5)
-    con = duckdb.connect()
     statement = f"SELECT max(x), max(s.x), count(*) FROM '{tmp_path}/t' WHERE n >= 30"
-    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [1]
-    assert zskip.sql(statement, con).fetchall() == [(39.0, 39.0, 10)]
-    assert zskip.sql(f"SELECT max(x) FROM '{tmp_path}/t' WHERE n >= 30", con).fetchall() == [(39.0,)]
+    assert [len(plan) for _, plan in rewrite(statement, reader).plans] == [1]
+    assert zskip.sql(statement, reader).fetchall() == [(39.0, 39.0, 10)]
+    assert zskip.sql(f"SELECT max(x) FROM '{tmp_path}/t' WHERE n >= 30", reader).fetchall() == [(39.0,)]
     zskip.write(pa.table(rows), tmp_path / "one", by="n", files=1)
     named = f"SELECT max(x), count(filename), max(file_row_number) FROM '{tmp_path}/one'"
-    assert zskip.sql(named, con).fetchall() == [(39.0, 40, 39)]
-    assert zskip.sql(f"SELECT max(x), max(file_index) FROM '{tmp_path}/one'", con).fetchall() == [(39.0, 0)]
+    assert zskip.sql(named, reader).fetchall() == [(39.0, 40, 39)]
+    assert zskip.sql(f"SELECT max(x), max(file_index) FROM '{tmp_path}/one'", reader).fetchall() == [(39.0, 0)]
     by_file = f"SELECT filename, count(*) FROM '{tmp_path}/t' GROUP BY ALL"
-    assert len(rewrite(by_file, con).plans[0][1]) == 4
-    assert len(zskip.sql(by_file, con).fetchall()) == 4
+    assert len(rewrite(by_file, reader).plans[0][1]) == 4
+    assert len(zskip.sql(by_file, reader).fetchall()) == 4
     # DuckDB failed with an internal error: it late-materializes the first rows.
     first = f"SELECT n, s FROM '{tmp_path}/t' WHERE n >= 30 ORDER BY x DESC LIMIT 2"
-    assert zskip.sql(first, con).fetchall() == [(39, {"x": 39.0}), (38, {"x": 38.0})]
+    assert zskip.sql(first, reader).fetchall() == [(39, {"x": 39.0}), (38, {"x": 38.0})]
 
 
 @pytest.mark.parametrize("kind", ["written", "indexed", "Delta", "with a struct"])
@@ -177,42 +187,44 @@ def test_one_file_is_not_asked_for_its_greatest_float_by_its_footer(tmp_path: Pa
     assert zskip.open(path).plan("n >= 0").to_duckdb(con).max("x").fetchall() == [(3.5,)]
 
 
-@pytest.mark.parametrize("type", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"])
-def test_dates_that_have_no_text_are_read(tmp_path: Path, type: str) -> None:
-    con = duckdb.connect()
+@pytest.mark.parametrize("text", ["infinity", "-infinity", "40000-01-01", "40000-01-01 (BC)"])
+def test_dates_that_have_no_text_are_read(tmp_path: Path, text: str, con: duckdb.DuckDBPyConnection) -> None:
     con.execute("SET TimeZone = 'UTC'")
-    years = [] if type == "TIMESTAMP_NS" else ["40000-01-01", "40000-01-01 (BC)"]
-    for number, text in enumerate(["infinity", "-infinity", *years]):
-        rows, path = tmp_path / f"{number}.parquet", tmp_path / f"t{number}"
-        con.execute(f"COPY (SELECT unnest([{type} '{text}', {type} '2024-01-01']) AS d, 7 AS n) TO '{rows}'")
-        zskip.write(str(rows), path, by="n")
-        for statement in ("SELECT min(d), max(d) FROM {}", f"SELECT count(*) FROM {{}} WHERE d <= {type} '2024-06-01'"):
+    types = ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_MS"]
+    types += ["TIMESTAMP_NS"] if "infinity" in text else []
+    columns = ", ".join(f"unnest([{type} '{text}', {type} '2024-01-01']) AS {type.lower()}" for type in types)
+    rows, path = tmp_path / "0.parquet", tmp_path / "t"
+    con.execute(f"COPY (SELECT {columns}, 7 AS n) TO '{rows}'")
+    zskip.write(str(rows), path, by="n")
+    for type in types:
+        for statement in (
+            f"SELECT min({type}), max({type}) FROM {{}}",
+            f"SELECT count(*) FROM {{}} WHERE {type} <= {type} '2024-06-01'",
+        ):
             shown = f"SELECT COLUMNS(*)::VARCHAR FROM ({statement})"
-            assert (
-                zskip.sql(shown.replace("{}", f"'{path}'"), con).fetchall()
-                == con.sql(shown.replace("{}", f"'{rows}'")).fetchall()
-            ), (text, statement)
+            wanted = con.sql(shown.replace("{}", f"'{rows}'")).fetchall()
+            assert zskip.sql(shown.replace("{}", f"'{path}'"), con).fetchall() == wanted, statement
 
 
-def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
-    con = duckdb.connect()
+def test_explain_says_what_each_rule_skipped(lake: Path, reader: duckdb.DuckDBPyConnection) -> None:
     ours = f"SELECT count(*) FROM '{lake}/t' t WHERE num BETWEEN 15 AND 84"
-    explained = zskip.explain(ours, con)
+    explained = zskip.explain(ours, reader)
     assert "reads 2 files" in explained
     assert '"num" >= 15' in explained
     assert "6 files answered by the index" in explained
-    first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", con)
+    first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", reader)
     assert "first 3 rows by num descending: 11 files skipped" in first
-    assert "No table of zskip" in zskip.explain("SELECT 1", con)
+    assert "No table of zskip" in zskip.explain("SELECT 1", reader)
 
 
-def test_what_the_index_answered_is_asked_of_each_version_and_predicate_anew(tmp_path: Path) -> None:
+def test_what_the_index_answered_is_asked_of_each_version_and_predicate_anew(
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     table = zskip.write(pa.table({"x": range(100)}), tmp_path / "t", by="x", files=4)
-    con = duckdb.connect()
     statements = {where: f"SELECT count(*), max(x) FROM '{tmp_path}/t' WHERE {where}" for where in ("x >= 0", "x > 24")}
 
     def found() -> list[tuple[int, int]]:
-        return [zskip.sql(text, con).fetchall()[0] for text in statements.values()]
+        return [zskip.sql(text, reader).fetchall()[0] for text in statements.values()]
 
     assert found() == found() == [(100, 99), (75, 99)]
     table.append(pa.table({"x": [500]}))

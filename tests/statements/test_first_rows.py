@@ -46,19 +46,22 @@ ORDERED = counted("first_rows", "ordered")
 
 
 @pytest.mark.parametrize(("statement", "files"), ORDERED, ids=[statement for statement, _ in ORDERED])
-def test_the_first_rows_come_from_few_files(lake: Path, statement: str, files: int | None) -> None:
-    con = duckdb.connect()
+def test_the_first_rows_come_from_few_files(
+    lake: Path, statement: str, files: int | None, reader: duckdb.DuckDBPyConnection
+) -> None:
     ours, plain = (
         statement.replace("{T}", f"'{lake}/t' t"),
         statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"),
     )
     # Rows as text: a NaN is not equal to itself.
-    assert repr(zskip.sql(ours, con).fetchall()) == repr(con.sql(plain).fetchall())
-    plans = [len(plan) for _, plan in rewrite(ours, con).plans]
+    assert repr(zskip.sql(ours, reader).fetchall()) == repr(reader.sql(plain).fetchall())
+    plans = [len(plan) for _, plan in rewrite(ours, reader).plans]
     assert files is None or plans == [files]
 
 
-def test_a_threshold_that_is_too_high_is_noticed(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threshold_that_is_too_high_is_noticed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, reader: duckdb.DuckDBPyConnection
+) -> None:
     """The tests above bite: with row counts that are taken for granted, rows are lost."""
     right = first_rows.holding_first_rows
     monkeypatch.setattr(
@@ -67,7 +70,7 @@ def test_a_threshold_that_is_too_high_is_noticed(lake: Path, monkeypatch: pytest
             survivors, first_rows.FirstRows(wanted.place, 1, wanted.column, wanted.descending), ask
         ),
     )
-    found = zskip.sql(f"SELECT num FROM '{lake}/t' t ORDER BY num DESC LIMIT 15", duckdb.connect()).fetchall()
+    found = zskip.sql(f"SELECT num FROM '{lake}/t' t ORDER BY num DESC LIMIT 15", reader).fetchall()
     assert len(found) < 15
 
 
@@ -115,26 +118,24 @@ ASKED = [
     ],
 )
 def test_files_are_queried_only_where_the_bounds_promise_a_gain(
-    many: Path, statement: str, queried: bool, monkeypatch: pytest.MonkeyPatch
+    many: Path, statement: str, queried: bool, monkeypatch: pytest.MonkeyPatch, reader: duckdb.DuckDBPyConnection
 ) -> None:
     asked = []
     right = TableQueries.worst_of_first
     monkeypatch.setattr(TableQueries, "worst_of_first", lambda *given: asked.append(given) or right(*given))
-    con = duckdb.connect()
-    wanted = con.sql(statement.replace("{T}", f"read_parquet('{many}/t/*.parquet')")).fetchall()
-    assert zskip.sql(statement.replace("{T}", f"'{many}/t'"), con).fetchall() == wanted
+    wanted = reader.sql(statement.replace("{T}", f"read_parquet('{many}/t/*.parquet')")).fetchall()
+    assert zskip.sql(statement.replace("{T}", f"'{many}/t'"), reader).fetchall() == wanted
     assert bool(asked) == queried
 
 
 @pytest.mark.parametrize(("statement", "files"), ASKED, ids=[statement for statement, _ in ASKED])
 def test_files_that_begin_best_are_asked_for_their_first_rows(
-    many: Path, statement: str, files: int, monkeypatch: pytest.MonkeyPatch
+    many: Path, statement: str, files: int, monkeypatch: pytest.MonkeyPatch, reader: duckdb.DuckDBPyConnection
 ) -> None:
     monkeypatch.setattr(first_rows, "FILE_SECONDS", 1)  # a slow machine may take its time
-    con = duckdb.connect()
     ours, plain = (
         statement.replace("{T}", f"'{many}/t' t"),
         statement.replace("{T}", f"read_parquet('{many}/t/*.parquet', can_have_nan = true) t"),
     )
-    assert repr(zskip.sql(ours, con).fetchall()) == repr(con.sql(plain).fetchall())
-    assert [len(plan) for _, plan in rewrite(ours, con).plans] == [files]
+    assert repr(zskip.sql(ours, reader).fetchall()) == repr(reader.sql(plain).fetchall())
+    assert [len(plan) for _, plan in rewrite(ours, reader).plans] == [files]

@@ -161,7 +161,7 @@ def _condition(alias: str, one_of: Callable[..., str], random: Random) -> str:
 _STATEMENTS = 12
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_statements_over_mixed_folders(tmp_path: Path, seed: int) -> None:
     _compare(tmp_path, seed)
 

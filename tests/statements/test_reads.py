@@ -53,10 +53,12 @@ def _indexed(path: Path, narrower: int) -> Path:
         ("SELECT * EXCLUDE (key) FROM 't'", {"day", "same", "key", "part"}),
     ],
 )
-def test_a_read_binds_the_columns_that_the_statement_names(tmp_path: Path, statement: str, read: set[str]) -> None:
+def test_a_read_binds_the_columns_that_the_statement_names(
+    tmp_path: Path, statement: str, read: set[str], reader: duckdb.DuckDBPyConnection
+) -> None:
     folder = _indexed(tmp_path / "t", narrower=0)  # DuckDB would take its types for those of all files
     text = statement.replace("'t'", f"'{folder}'")
-    made = rewrite(text, duckdb.connect(), prune=False)
+    made = rewrite(text, reader, prune=False)
     bound = made.sql.partition("bound_schema = {")[2].partition("}")[0]
     assert {pair.partition("'")[2].partition("'")[0] for pair in bound.split(", ")} == read
     plain = duckdb.execute(statement.replace("'t'", f"'{folder}/*.parquet'")).fetchall()
@@ -80,13 +82,13 @@ _FIRST = pa.table({"a": [1, 2], "b": ["x", "y"]})
     ],
 )
 def test_a_read_binds_no_columns_that_the_first_file_has(
-    first: pa.Table, then: pa.Table, statement: str, bound: bool, tmp_path: Path
+    first: pa.Table, then: pa.Table, statement: str, bound: bool, tmp_path: Path, reader: duckdb.DuckDBPyConnection
 ) -> None:
     for number, rows in enumerate((first, then)):
         pq.write_table(rows, tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
     text = statement.format(f"'{tmp_path}'")
-    assert ("bound_schema" in rewrite(text, duckdb.connect(), prune=False).sql) is bound
+    assert ("bound_schema" in rewrite(text, reader, prune=False).sql) is bound
     glob = f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
     rows = zskip.sql(text)
     whole = duckdb.sql(statement.format(glob))
@@ -94,13 +96,15 @@ def test_a_read_binds_no_columns_that_the_first_file_has(
     assert sorted(map(repr, rows.fetchall())) == sorted(map(repr, whole.fetchall()))
 
 
-def test_a_file_that_is_replaced_keeps_the_types_of_the_table(tmp_path: Path) -> None:
-    con, text = duckdb.connect(), f"SELECT a FROM '{tmp_path}'"
+def test_a_file_that_is_replaced_keeps_the_types_of_the_table(
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
+    text = f"SELECT a FROM '{tmp_path}'"
     pq.write_table(_FIRST, tmp_path / "0.parquet")
     zskip.index(tmp_path)
-    assert zskip.sql(text, con).types == ["BIGINT"]
+    assert zskip.sql(text, reader).types == ["BIGINT"]
     pq.write_table(_FIRST.set_column(0, "a", pa.array([3, 4], pa.int16())), tmp_path / "0.parquet")
-    again = zskip.sql(text, con)
+    again = zskip.sql(text, reader)
     assert (again.types, again.fetchall()) == (["BIGINT"], [(3,), (4,)])
 
 
@@ -115,25 +119,28 @@ def test_a_column_that_the_table_lacks_is_none_of_the_first_files(tmp_path: Path
         zskip.sql(f"SELECT late FROM '{tmp_path}'").fetchall()
 
 
-def test_a_statement_that_names_only_partition_columns_reads_rows(tmp_path: Path) -> None:
+def test_a_statement_that_names_only_partition_columns_reads_rows(
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     zskip.write(_DATA, tmp_path / "t", by="day", partition_by="part", files=2)
     for statement, rows in (
         ("SELECT count(part) FROM {}", [(FILES * ROWS,)]),
         ("SELECT DISTINCT part FROM {} ORDER BY part", [("a",), ("b",)]),
         ("SELECT part, count(*) FROM {} GROUP BY part ORDER BY part", [("a", 100), ("b", 100)]),
     ):
-        made = rewrite(statement.format(f"'{tmp_path / 't'}'"), duckdb.connect(), prune=False)
+        made = rewrite(statement.format(f"'{tmp_path / 't'}'"), reader, prune=False)
         assert duckdb.execute(made.sql, made.parameters).fetchall() == rows
 
 
 @pytest.mark.parametrize("condition", ["true", "a.same = 7", "b.part = 'a'", "a.day + b.day = 3"])
-def test_a_join_is_planned_as_over_a_glob_of_the_same_files(folder: Path, condition: str) -> None:
+def test_a_join_is_planned_as_over_a_glob_of_the_same_files(
+    folder: Path, condition: str, reader: duckdb.DuckDBPyConnection
+) -> None:
     """The key has gaps: by its bounds, DuckDB would expect a seventh of the rows, and choose another order."""
     text = f"SELECT count(*) FROM {{t}} a JOIN {{t}} b USING (key) JOIN {{t}} c ON b.same = c.day WHERE {condition}"
-    con = duckdb.connect()
-    made = rewrite(text.replace("{t}", f"'{folder}'"), con)
+    made = rewrite(text.replace("{t}", f"'{folder}'"), reader)
     estimates = [
-        _ESTIMATE.findall(str(con.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters).fetchall()))
+        _ESTIMATE.findall(str(reader.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters).fetchall()))
         for statement, parameters in ((made.sql, made.parameters), (text.replace("{t}", f"'{folder}/*.parquet'"), None))
     ]
     assert estimates[0] == estimates[1] != []
@@ -143,13 +150,13 @@ def test_a_join_is_planned_as_over_a_glob_of_the_same_files(folder: Path, condit
     ("rows", "first"),
     [([50, 50, 50], 0), ([1, 50, 60], 1), ([0, 50, 60], 1), ([900] + [50] * 9, 1), ([27, 123], 1), ([0, 0], 0)],
 )
-def test_a_join_reads_a_file_of_typical_size_first(tmp_path: Path, rows: list[int], first: int) -> None:
+def test_a_join_reads_a_file_of_typical_size_first(
+    tmp_path: Path, rows: list[int], first: int, reader: duckdb.DuckDBPyConnection
+) -> None:
     for number, count in enumerate(rows):
         pq.write_table(pa.table({"key": pa.array(range(count), pa.int64())}), tmp_path / f"{number}.parquet")
     zskip.index(tmp_path)
-    made = rewrite(
-        f"SELECT count(*) FROM '{tmp_path}' a JOIN '{tmp_path}' b USING (key)", duckdb.connect(), prune=False
-    )
+    made = rewrite(f"SELECT count(*) FROM '{tmp_path}' a JOIN '{tmp_path}' b USING (key)", reader, prune=False)
     assert isinstance(made.parameters, list)
     assert [Path(files[0]).stem for files in made.parameters] == [str(first)] * 2
 
@@ -166,13 +173,14 @@ def test_a_join_reads_a_file_of_typical_size_first(tmp_path: Path, rows: list[in
         ("EXPLAIN SELECT * FROM {t} WHERE day % 9 = 40", [4]),
     ],
 )
-def test_a_table_of_which_no_row_is_needed_is_not_read(folder: Path, statement: str, files: list[int]) -> None:
-    con = duckdb.connect()
+def test_a_table_of_which_no_row_is_needed_is_not_read(
+    folder: Path, statement: str, files: list[int], reader: duckdb.DuckDBPyConnection
+) -> None:
     text = statement.replace("{t}", f"'{folder}'")
-    assert [len(plan) for _, plan in rewrite(text, con).plans] == files
+    assert [len(plan) for _, plan in rewrite(text, reader).plans] == files
     if not statement.startswith("EXPLAIN"):
-        expected = con.sql(statement.replace("{t}", f"'{folder}/*.parquet'"))
-        found = zskip.sql(text, con)
+        expected = reader.sql(statement.replace("{t}", f"'{folder}/*.parquet'"))
+        found = zskip.sql(text, reader)
         assert (found.columns, found.types) == (expected.columns, expected.types)
         assert sorted(found.fetchall()) == sorted(expected.fetchall())
 

@@ -60,11 +60,11 @@ PRUNED = counted("pruned", "pruned by what binds each table")
 
 @pytest.mark.parametrize(("statement", "files"), PRUNED, ids=[statement for statement, _ in PRUNED])
 def test_each_table_is_pruned_by_what_binds_it(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+    lake: Path, reader: duckdb.DuckDBPyConnection, statement: str, files: list[int]
 ) -> None:
-    assert files_read(lake, con, statement) == files
-    found = sql(over(lake, statement), con)
-    expected = con.sql(plainly(lake, statement))
+    assert files_read(lake, reader, statement) == files
+    found = sql(over(lake, statement), reader)
+    expected = reader.sql(plainly(lake, statement))
     assert found.columns == expected.columns
     assert found.types == expected.types
     assert sorted_rows(found.fetchall()) == sorted_rows(expected.fetchall())
@@ -79,16 +79,16 @@ def test_each_table_is_pruned_by_what_binds_it(
     ],
 )
 def test_parameters_reach_both_the_proof_and_the_statement(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: Any
+    lake: Path, reader: duckdb.DuckDBPyConnection, statement: str, params: Any
 ) -> None:
-    assert files_read(lake, con, statement, params) == [1]
-    found = sql(over(lake, statement), con, params=params).fetchall()
-    assert found == con.execute(plainly(lake, statement), params).fetchall()
+    assert files_read(lake, reader, statement, params) == [1]
+    found = sql(over(lake, statement), reader, params=params).fetchall()
+    assert found == reader.execute(plainly(lake, statement), params).fetchall()
 
 
-def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_parameter_without_a_value_is_named(lake: Path, reader: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(UnknownParameter, match=r"\$low"):
-        sql(over(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
+        sql(over(lake, "FROM {T} WHERE a > $low"), reader, params={"high": 1})
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyCo
     ],
 )
 def test_too_few_or_too_many_parameters_are_named(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: Any, named: str
+    lake: Path, reader: duckdb.DuckDBPyConnection, statement: str, params: Any, named: str
 ) -> None:
     with pytest.raises(UnknownParameter, match=named):
-        sql(over(lake, statement), con, params=params)
+        sql(over(lake, statement), reader, params=params)
 
 
-def test_names_of_parameters_differ_in_case(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_names_of_parameters_differ_in_case(lake: Path, reader: duckdb.DuckDBPyConnection) -> None:
     counted = "SELECT count(*) FROM {T} WHERE a = "
-    found = sql(over(lake, counted + "$Low"), con, params={"low": 5}).fetchall()
-    assert found == con.execute(plainly(lake, counted + "5")).fetchall()
+    found = sql(over(lake, counted + "$Low"), reader, params={"low": 5}).fetchall()
+    assert found == reader.execute(plainly(lake, counted + "5")).fetchall()
 
 
 def test_a_statement_that_reads_the_clock_runs_at_once(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -156,22 +156,22 @@ def test_named_tables_and_other_tables_stand_side_by_side(lake: Path, con: duckd
     assert sql(plain, con).fetchall() == con.sql(plain).fetchall()
 
 
-def test_a_statement_that_does_not_parse_is_underlined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_statement_that_does_not_parse_is_underlined(lake: Path, reader: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(SqlSyntaxError, match=r"\^"):
-        sql(over(lake, "SELECT * FROM {T} WHERE a = = 5"), con)
+        sql(over(lake, "SELECT * FROM {T} WHERE a = = 5"), reader)
     with pytest.raises(duckdb.Error):
-        sql(over(lake, "SELECT nothing FROM {T}"), con)
+        sql(over(lake, "SELECT nothing FROM {T}"), reader)
 
 
-def test_a_new_version_is_seen(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_new_version_is_seen(tmp_path: Path, reader: duckdb.DuckDBPyConnection) -> None:
     import shutil
 
     build_table(tmp_path / "t", _rows(1).slice(0, 100))
     statement = f"SELECT count(*) FROM '{tmp_path}/t'"
-    assert sql(statement, con).fetchall() == [(100,)]
+    assert sql(statement, reader).fetchall() == [(100,)]
     shutil.rmtree(tmp_path / "t")
     build_table(tmp_path / "t", _rows(1).slice(0, 40))
-    assert sql(statement, con).fetchall() == [(40,)]
+    assert sql(statement, reader).fetchall() == [(40,)]
 
 
 def test_a_cte_stands_before_a_table_of_its_name(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -281,39 +281,39 @@ def test_a_column_called_like_a_field_or_a_difference(order: str, test: str, tmp
     assert found == duckdb.from_arrow(rows).query("rows", query.format("rows")).fetchall()
 
 
-def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+def test_a_table_without_a_file_has_its_columns(tmp_path: Path, reader: duckdb.DuckDBPyConnection) -> None:
     zskip.write(_rows(1).slice(0, 0), tmp_path / "t", by="a")
-    found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", con)
+    found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", reader)
     assert found.columns == ["a", "b", "c", "d"]
     assert found.fetchall() == []
 
 
 @pytest.mark.parametrize("name", ["conn.parquet", "who?", "events.json"])
 def test_a_folder_may_be_called_like_a_file_or_a_pattern(
-    tmp_path: Path, con: duckdb.DuckDBPyConnection, name: str
+    tmp_path: Path, reader: duckdb.DuckDBPyConnection, name: str
 ) -> None:
     zskip.write(_rows(1), tmp_path / name, by="a", files=6)
     statement = f"SELECT count(*) FROM '{tmp_path / name}' AS t WHERE t.a = 5"
-    ((_, plan),) = rewrite(statement, con).plans
+    ((_, plan),) = rewrite(statement, reader).plans
     assert 0 < len(plan) < 6
-    assert sql(statement, con).fetchall() == [(plan.count(),)]
+    assert sql(statement, reader).fetchall() == [(plan.count(),)]
 
 
-def test_a_path_without_a_table_is_named(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_a_path_without_a_table_is_named(reader: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="nothing/here"):
-        zskip.sql("SELECT * FROM 'nothing/here'", con)
+        zskip.sql("SELECT * FROM 'nothing/here'", reader)
     with pytest.raises(TableNotFound, match="nothing/there"):
-        zskip.sql("SELECT * FROM logs", con, tables={"logs": "nothing/there"})
+        zskip.sql("SELECT * FROM logs", reader, tables={"logs": "nothing/there"})
     with pytest.raises(duckdb.CatalogException, match="no_such_table"):
-        zskip.sql("SELECT * FROM no_such_table", con)
+        zskip.sql("SELECT * FROM no_such_table", reader)
 
 
 @pytest.mark.parametrize("statement", ["SUMMARIZE {}", "SELECT * FROM (SUMMARIZE {})", "DESCRIBE {}"])
-def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> None:
+def test_statements_about_a_table(lake: Path, reader: duckdb.DuckDBPyConnection, statement: str) -> None:
     path = next(folder.parent for folder in sorted(lake.rglob("_zskip")))
     columns = zskip.open(path).schema.names
     for name in (f"'{path}'", "named"):
-        found = zskip.sql(statement.format(name), con, tables={"named": zskip.open(path)}).fetchall()
+        found = zskip.sql(statement.format(name), reader, tables={"named": zskip.open(path)}).fetchall()
         assert [row[0] for row in found] == columns
 
 
@@ -331,10 +331,10 @@ def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, st
     ],
 )
 def test_a_table_where_none_can_stand_is_said_to_be_there(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+    lake: Path, reader: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
     with pytest.raises(UnsupportedSql, match=r"COPY \(FROM '.*Table\.append(.|\n)*\^\^\^"):
-        sql(over(lake, statement), con)
+        sql(over(lake, statement), reader)
 
 
 def test_the_plan_of_a_view_is_refused_like_the_view(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
@@ -399,16 +399,15 @@ def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path
     ],
 )
 def test_planning_does_not_abort_an_open_transaction(
-    tmp_path: Path, con: duckdb.DuckDBPyConnection, statement: str, error: str | None
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, error: str | None
 ) -> None:
-    zskip.write(_rows(0), f"{tmp_path}/t", by="a", files=12)
     results = []
     for run, files in ((sql, ""), (lambda text, con: con.sql(text), "/*.parquet")):
         con.execute("CREATE OR REPLACE TABLE o AS FROM range(10) r(i)").fetchall()
         con.begin()
         con.execute("INSERT INTO o VALUES (77)").fetchall()
         with pytest.raises(duckdb.Error, match=error) if error else nullcontext():
-            run(over(tmp_path, statement, files), con)
+            run(over(lake, statement, files), con)
         con.commit()
         results.append(con.sql("SELECT count(*), min(i), max(i) FROM o").fetchall())
         con.execute("DROP TABLE IF EXISTS p").fetchall()
@@ -448,11 +447,13 @@ def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
     ("select", "where", "pointed"),
     [("nosuch", "a = 1", "nosuch"), ("count(*)", "a = 1 AND nosuch2 = 2", "nosuch2"), ("sqrrt(a)", "a = 1", "sqrrt")],
 )
-def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, pointed: str, tmp_path: Path) -> None:
+def test_duckdbs_errors_point_at_what_was_written(
+    select: str, where: str, pointed: str, tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     build_table(tmp_path / "t", pa.table({"a": range(40)}), files=4)
     statement = f"SELECT {select}\nFROM '{tmp_path}/t'\nWHERE {where}"
     with pytest.raises(duckdb.Error) as raised:
-        sql(statement, duckdb.connect())
+        sql(statement, reader)
     message = str(raised.value)
     assert "read_parquet" not in message
     *_, line, carets = message.splitlines()
@@ -471,9 +472,9 @@ def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, point
     ],
 )
 def test_errors_of_a_later_run_show_what_was_written(
-    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+    lake: Path, reader: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    relation = sql(over(lake, statement), con)
+    relation = sql(over(lake, statement), reader)
     with pytest.raises(duckdb.ConversionException) as raised:
         relation.fetchall()
     *_, line, carets = str(raised.value).splitlines()
