@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.pruning.test_tightness import LOOSE, OPERATORS, measure
+from tests.pruning.test_tightness import FLOORS, OPERATORS, measure
 
 
 def main() -> None:
@@ -19,9 +19,10 @@ def main() -> None:
     for share in (measure(*operator) for operator in sorted(OPERATORS, key=itemgetter(0))):
         skipped = share.skipped / share.skippable if share.skippable else 1.0
         proved = share.proved / share.wholly if share.wholly else 1.0
+        _, why = FLOORS.get(f"{share.type}: {share.operator}", (1.0, ""))
         print(
             f"{share.type:<10}{share.operator:<40}{share.skippable:>10,}{skipped:>9.1%}{share.wholly:>9,}{proved:>9.1%}"
-            f"  {LOOSE.get(f'{share.type}: {share.operator}', '')}".rstrip()
+            f"  {why}".rstrip()
         )
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from zskip import language as expr
 from zskip.binder import bind
 from zskip.core.schema import Schema
@@ -40,49 +41,11 @@ DIALECTS = ("duckdb", "spark")
 
 # The predicate, with what is pointed at between « and »; nothing where there is no place to show.
 ERRORS: list[tuple[type[SqlError], str]] = [
-    (UnknownColumn, "«y» > 5"),
-    (UnknownColumn, "x = 1 AND «X1» = 3"),
-    (UnknownColumn, "«st.q» = 3"),
-    (UnknownColumn, "lower(«nam») = 'a'"),
-    (IncomparableTypes, "«x = DATE '2020-01-01'»"),
-    (IncomparableTypes, "x = 1 AND «b > DATE '2020-01-01'»"),
-    (UnsupportedSql, "«sum(x)» > 5"),
-    (UnsupportedSql, "x > «max(x)»"),
-    (UnsupportedSql, "x = 1 OR «count(*)» > 1"),
-    (UnsupportedSql, "«first(x)» > 1"),
-    (UnsupportedSql, "«row_number()» OVER () = 1"),
-    (UnsupportedSql, "x IN «(SELECT 1)»"),
-    (UnsupportedSql, "EXISTS «(SELECT 1)»"),
-    (UnsupportedSql, "x = ANY«(SELECT 1)»"),
-    (UnsupportedSql, "«SELECT x FROM t»"),
-    (UnsupportedSql, "«x = 1 UNION SELECT 1»"),
-    (UnsupportedSql, "«COPY t TO 'x'»"),
-    (UnsupportedSql, "«LOAD 'x'»"),
-    (UnsupportedSql, "«PRAGMA version»"),
-    (UnsupportedSql, "«SET x = 1»"),
-    (UnsupportedSql, "«CALL pragma_version()»"),
-    (UnsupportedSql, "«INSTALL httpfs»"),
-    (UnsupportedSql, "«DROP TABLE t»"),
-    (UnsupportedSql, "«INSERT INTO t VALUES (1)»"),
-    (UnsupportedSql, "x = 1 OR «reflect('java.lang.System', 'exit', 0)» = 1"),
-    (UnsupportedSql, "«java_method('java.lang.Runtime', 'x')» = 1"),
-    (SqlSyntaxError, "«x > 5; DROP TABLE t»"),
-    (SqlSyntaxError, "x = 1«)» OR (1 = 1"),
-    (SqlSyntaxError, "(x = «1»"),
-    (SqlSyntaxError, "x «>»"),
-    (SqlSyntaxError, "x = «=» 3"),
-    (SqlSyntaxError, "x BETWEEN «1»"),
-    (SqlSyntaxError, "x = 1 «LIMIT» 3"),
-    (SqlSyntaxError, "x = 1 «ORDER BY» x"),
-    (SqlSyntaxError, "s = «'abc»"),
-    (SqlSyntaxError, "d > 2025-03-01 «10»:00:00"),
-    (SqlSyntaxError, "s = 'a' OR s = «'it"),
-    (SqlSyntaxError, ""),
-    (SqlSyntaxError, "   "),
-    (SqlSyntaxError, "-- x = 1"),
-    (UnknownParameter, "x = «?»"),
-    (UnknownParameter, "x = 1 AND s = «$name»"),
+    (kind, marked)
+    for kind in (UnknownColumn, IncomparableTypes, UnsupportedSql, SqlSyntaxError, UnknownParameter)
+    for marked in statements("errors", kind.__name__, "binder")
 ]
+ERRORS += [(SqlSyntaxError, ""), (SqlSyntaxError, "   ")]
 
 
 def underlined(error: SqlError) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 import zskip
 from tests import one_in
+from tests.statements.cases import statements
 from zskip import pruning
 from zskip.binder import Parameters, bind
 from zskip.core.schema import Schema
@@ -60,64 +61,10 @@ def shown(node: object) -> str:
 
 
 ANYWHERE = [
-    "i IN ({n})",
-    "i NOT IN ({n}) AND s IN ({s})",
-    "t IN ({n})",
-    "u IN ({n})",
-    "f IN ({n})",
-    "g IN ({n})",
-    "c IN ({n})",
-    "s IN ({s})",
-    "s IN ({n})",
-    "i IN ({s})",
-    "d IN ({d})",
-    "d IN ({x})",
-    "m IN ({d})",
-    "s IN ({d})",
-    "b IN ({n})",
-    "i + 1 IN ({n})",
-    "NOT (i IN ({n}) OR s IN ({s}))",
-    "5 IN ({n})",
+    *statements("long_lists", "anywhere", "binder"),
     "i in\n (  {n}  ) -- IN ({n})\n AND t > 3",
-    "s = 'IN ({n})' AND i IN ({n})",
-    "s = 'IN ({n})'",
-    "i > 5 /* i IN ({n}) */",
-    "CASE WHEN i IN ({n}) THEN t ELSE 0 END > 3",
-    "(i IN ({n})) = TRUE",
-    "(i IN ({n})) IS NOT TRUE",
-    "(i, t) IN ({n})",
-    "i IN ({n}, NULL)",
-    "i IN ({n}, 5.5)",
-    "i IN ({n}, 1e3)",
-    "i IN [{n}]",
-    "i IN (({n}))",
-    "hash(i) IN ({n})",
-    "upper(s) IN ({s})",
-    "s IN ({s}, 'it''s')",
-    "s IN ({s}, 'a\\b')",
-    "d IN ({d}, DATE '2024-02-30')",
-    "d IN ({d}, DATE '0000-01-01')",
-    "coalesce(i, 0) IN ({n})",
-    "i IN ({n}) = (s IN ({s}))",
-    "position('a' IN ({s})) = 1",
-    "s IN ('', '''', {s}, '''a''b''')",
-    "s IN ({s}, '''a\\''b')",
-    "s IN ({s}, 'a' 'b')",
-    "s IN ({s}, 'a''', 'b) IN (')",
-    "i IN ((-5), {n})",
-    "i IN (-5, - 6, {n})",
-    "f IN (CAST('1.5' AS DOUBLE), {f})",
-    "i IN ({f})",
-    "s IN ({f})",
-    "f IN ({f}, CAST('1.5x' AS DOUBLE))",
-    "i IN ({n}",
-    "i IN {n})",
-    "nobody IN ({n})",
-    "d IN ({n})",
     *(f"{column} IN ({{p}})" for column in TYPES if column not in "dm"),
-    "c NOT IN ({p})", "c + 1 IN ({p})", "i IN ({p}, 5)", "c IN ({p}, 123456789.5)", "c IN ({p}, 0.12345678901234567)",
-    "5.5 IN ({p})", "i IN ({p}, .5)", "c IN ({p}, -0.0)", "c IN [{p}]", "i IN ({p}, (-1.5))",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark"])
@@ -154,9 +101,7 @@ VALUES: dict[str, list[object]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
-@pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize("count", [3, 1_000])
+@pytest.mark.parametrize(("dialect", "kind", "count"), one_in(2, ["duckdb", "spark"], VALUES, [3, 1_000]))
 def test_a_list_as_a_parameter_means_what_its_literals_mean(kind: str, dialect: str, count: int) -> None:
     values = VALUES[kind][-count:]
     # A list in DuckDB contains a value or does not, whether NULL is in it or not; ``IN (1, NULL)`` is never FALSE.
@@ -182,11 +127,14 @@ USES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("dialect", "step"), [("duckdb", 4), *(pytest.param(one, 1, marks=pytest.mark.slow) for one in ("duckdb", "spark"))]
+)
 @pytest.mark.parametrize("use", USES)
-def test_a_parameter_means_what_its_literal_means(use: str, dialect: str) -> None:
-    for value in SCALARS:
-        for column in "ifcsdm" if "{c}" in use else "i":
+def test_a_parameter_means_what_its_literal_means(use: str, dialect: str, step: int) -> None:
+    """Each value in each use, with one of four columns where not all are tried."""
+    for number, value in enumerate(SCALARS):
+        for column in "ifcsdm"[number % step :: step] if "{c}" in use else "i":
             written = use.format(c=column, p=literal(value, dialect))
             named = use.format(c=column, p="$p")
             assert described(named, dialect, {"p": value}) == described(written, dialect), (named, value)
@@ -320,7 +268,7 @@ def rows(count: int = 300) -> pa.Table:
     return pa.table({name: pa.array(values[name], type) for name, type in TYPES.items()})
 
 
-@pytest.mark.parametrize("number", one_in(3, range(len(TAKEN + NO_CHAINS))))
+@pytest.mark.parametrize("number", one_in(4, range(len(TAKEN + NO_CHAINS))))
 def test_a_chain_means_what_its_terms_mean(number: int) -> None:
     """Of units of one row each, the outcomes are DuckDB's answers."""
     sql = (TAKEN + NO_CHAINS)[number]
@@ -342,7 +290,7 @@ def test_a_chain_means_what_its_terms_mean(number: int) -> None:
     "form", one_in(2, ["i = {n} AND t < {n}", "i BETWEEN {n} AND {n}", "i > {n} OR s = 'a'", "f = {n}"])
 )
 def test_many_conditions_are_bound_or_refused(form: str) -> None:
-    for count in (300, 900, 2_200, 30_000):
+    for count in (300, 30_000):
         sql = chain(form, " OR ", count)
         try:
             bound = bind(sql, SCHEMA)

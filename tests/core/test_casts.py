@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zskip.core.casts import cast, flattened
@@ -56,7 +56,6 @@ def _as_texts(value: Any) -> Any:
     return {key: _as_texts(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_texts_become_uuids_or_dictionaries_at_any_depth(data: st.DataObject) -> None:
     shape = data.draw(SHAPES)
@@ -118,7 +117,6 @@ LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_required_fields_inside_structs_that_are_null_hold_no_null(data: st.DataObject) -> None:
     leaf = data.draw(st.sampled_from(list(LEAVES)))

@@ -27,68 +27,56 @@ def small_context() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=DIGITS, ids=[f"{precision},{scale}" for _, precision, scale in DIGITS])
-def data(request: pytest.FixtureRequest) -> tuple[str, pa.Table]:
-    value, precision, scale = request.param
-    given = pa.array([value], pa.string()).cast(pa.decimal128(precision, scale))
-    low = pa.array([f"-{value}"], pa.string()).cast(pa.decimal128(precision, scale))
-    numbers = pa.concat_arrays([given, low, pa.nulls(1, given.type)])
-    return value, pa.table({"d": numbers, "n": [1, 2, 3]})
+def rows_of_each() -> pa.Table:
+    """A column for each number: the number, its negative, and NULL."""
+    columns = {
+        f"d{number}": pa.array([value, f"-{value}", None]).cast(pa.decimal128(precision, scale))
+        for number, (value, precision, scale) in enumerate(DIGITS)
+    }
+    return pa.table({**columns, "n": [1, 2, 3]})
 
 
-def assert_found(table: zskip.Table, value: str) -> None:
-    for condition, expected in {
-        f"d = {value}": [1],
-        f"d = -{value}": [2],
-        f"d IN ({value}, 0)": [1],
-        f"d >= {value}": [1],
-        f"d <= -{value}": [2],
-        f"d + 0 = {value}": [1],
-        f"-d = {value}": [2],
-        f"d * 1 >= {value}": [1],
-        f"abs(d) = {value}": [1, 2],
-        "d IS NULL": [3],
-    }.items():
-        assert sorted(table.plan(condition).to_arrow()["n"].to_pylist()) == expected, condition
+def assert_found(table: zskip.Table, *further: tuple[str, list[int]]) -> None:
+    conditions = [("{d} = {v}", [1]), ("{d} IN ({v}, 0)", [1]), ("{d} >= {v}", [1]), ("{d} <= -{v}", [2]), *further]
+    for number, (value, *_) in enumerate(DIGITS):
+        for form, expected in conditions:
+            condition = form.format(d=f"d{number}", v=value)
+            assert sorted(table.plan(condition).to_arrow()["n"].to_pylist()) == expected, condition
 
 
-def test_own_tables_and_folders(data: tuple[str, pa.Table], tmp_path: Path) -> None:
-    value, table = data
-    own = zskip.write(table, tmp_path / "own", by=["d"], files=3)
-    assert_found(own, value)
-    assert_found(zskip.index(_folder(table, tmp_path / "raw")), value)
+def test_own_tables_and_folders(tmp_path: Path) -> None:
+    table = rows_of_each()
+    own = zskip.write(table, tmp_path / "own", by=["d0", "d1", "d2"], files=3)
+    computed = [("{d} + 0 = {v}", [1]), ("-{d} = {v}", [2]), ("{d} * 1 >= {v}", [1]), ("abs({d}) = {v}", [1, 2])]
+    assert_found(own, *computed, ("{d} = -{v}", [2]), ("{d} IS NULL", [3]))
+    (tmp_path / "raw").mkdir()
+    ds.write_dataset(table, tmp_path / "raw", format="parquet", existing_data_behavior="overwrite_or_ignore")
+    assert_found(zskip.index(tmp_path / "raw"), *computed)
     own.append(table)
-    assert own.delete(f"d = {value}").rows == 2
+    assert own.delete(" AND ".join(f"d{number} = {value}" for number, (value, *_) in enumerate(DIGITS))).rows == 2
     own.optimize(full=True)
     assert own.count() == 4
     zskip.open(tmp_path / "own").verify()
 
 
-def _folder(table: pa.Table, path: Path) -> Path:
-    path.mkdir()
-    ds.write_dataset(table, path, format="parquet", existing_data_behavior="overwrite_or_ignore")
-    return path
-
-
-def test_expressions_of_libraries(data: tuple[str, pa.Table], tmp_path: Path) -> None:
-    value, table = data
-    own = zskip.write(table, tmp_path / "own", by=["d"], files=3)
-    number = table["d"][0].as_py()
-    expressions = [ds.field("d") == pa.scalar(number, table["d"].type), pl.col("d") == number]
-    for expression in expressions:
-        assert own.plan(expression).to_arrow()["n"].to_pylist() == [1]
-    assert own.plan("d = $x", params={"x": number}).to_arrow()["n"].to_pylist() == [1]
-    assert zskip.sql(f"SELECT n FROM '{tmp_path / 'own'}' WHERE d = {value}").fetchall() == [(1,)]
+def test_expressions_of_libraries(tmp_path: Path) -> None:
+    table = rows_of_each()
+    own = zskip.write(table, tmp_path / "own", by=["d0", "d1", "d2"], files=3)
+    for name, (value, *_) in zip(table.column_names, DIGITS, strict=False):
+        number = table[name][0].as_py()
+        for expression in (ds.field(name) == pa.scalar(number, table[name].type), pl.col(name) == number):
+            assert own.plan(expression).to_arrow()["n"].to_pylist() == [1]
+        assert own.plan(f"{name} = $x", params={"x": number}).to_arrow()["n"].to_pylist() == [1]
+        assert zskip.sql(f"SELECT n FROM '{tmp_path / 'own'}' WHERE {name} = {value}").fetchall() == [(1,)]
 
 
 def test_delta_and_iceberg(
-    data: tuple[str, pa.Table],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    value, table = data
+    table = rows_of_each()
     with decimal.localcontext(decimal.DefaultContext):  # for their own writers
         for row in range(3):
             write_deltalake(tmp_path / "delta", table.slice(row, 1), mode="append")
@@ -97,6 +85,6 @@ def test_delta_and_iceberg(
         iceberg = catalog.create_table("n.t", table.schema)
         for row in range(3):
             iceberg.append(table.slice(row, 1))
-    assert_found(zskip.open(tmp_path / "delta"), value)
+    assert_found(zskip.open(tmp_path / "delta"))
     with decimal.localcontext(traps=[]):  # pyiceberg's own arithmetic rounds
-        assert_found(zskip.open(iceberg), value)
+        assert_found(zskip.open(iceberg))

@@ -4,6 +4,8 @@ than the plan names."""
 from __future__ import annotations
 
 import datetime
+import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,8 +92,8 @@ def iceberg(folder: Path) -> zskip.Table:
     catalog.create_namespace("n")
     old = rows_of(0, ROWS).rename_columns(["a", "f", "text", "d", "p", "i8", "in"])
     table = catalog.create_table("n.t", schema=old.schema)
-    for first in range(0, ROWS, 200):
-        table.append(old.slice(first, 200))
+    for first in range(0, ROWS, 400):
+        table.append(old.slice(first, 400))
     with table.update_schema() as update:
         update.rename_column("text", "s")
     file = min(task.file.file_path for task in table.scan("a < 100").plan_files())
@@ -142,14 +144,17 @@ PREDICATES: dict[str, tuple[str, pc.Expression, Any, Any]] = {
 CHANGED = ("evolved", "indexed", "delta", "iceberg")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[] if name in CHANGED else [pytest.mark.slow]) for name in TABLES],
-)
-def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zskip.Table]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], zskip.Table]]:
+    """Each of the tables, made once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield TABLES[request.param](tmp_path_factory.mktemp("lake") / "t")
+        yield functools.cache(lambda name: TABLES[name](tmp_path_factory.mktemp("lake") / "t"))
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[] if name in CHANGED else [pytest.mark.slow]) for name in TABLES])
+def table(request: pytest.FixtureRequest, made: Callable[[str], zskip.Table]) -> zskip.Table:
+    return made(request.param)
 
 
 def plans(table: zskip.Table, name: str) -> Iterator[tuple[str, pa.Table]]:
@@ -185,9 +190,19 @@ def scans(table: zskip.Table, name: str) -> Iterator[tuple[str, Callable[[], pa.
     yield "DataFusion", lambda: context.sql(f"SELECT * FROM t WHERE {sql}").to_arrow_table()
 
 
+# Each predicate over one of the tables.
+PAIRS = [
+    *(("written", "point"), ("partitioned", "nothing"), ("evolved", "in"), ("evolved", "null"), ("indexed", "prefix")),
+    *(("indexed", "float"), ("delta", "or"), ("delta", "partition"), ("iceberg", "not"), ("iceberg", "date")),
+]
+
+
 @pytest.mark.parametrize(
     ("table", "name"),
-    one_in(5, TABLES, PREDICATES),
+    [
+        pytest.param(*pair, marks=[] if pair in PAIRS else [pytest.mark.slow])
+        for pair in itertools.product(TABLES, PREDICATES)
+    ],
     indirect=["table"],
 )
 def test_every_engine_gives_the_rows_of_a_full_scan(table: zskip.Table, name: str) -> None:
@@ -198,18 +213,22 @@ def test_every_engine_gives_the_rows_of_a_full_scan(table: zskip.Table, name: st
         assert sorted_rows(found) == expected, way
 
 
+def numbers(rows: pa.Table) -> list[int]:
+    return sorted(rows["a"].to_pylist())
+
+
 def test_nan_is_what_the_library_says(table: zskip.Table) -> None:
     """Arrow compares NaN with nothing; polars and SQL have it above every number."""
     whole = table.to_arrow()
     frame = polars.DataFrame(whole)
-    for arrow in (F("f") > 284.0, ~(F("f") > 1.0), F("f").is_nan(), ~F("f").is_nan(), F("f") >= 285.0):
-        expected = sorted_rows(whole.filter(arrow))
-        assert sorted_rows(table.dataset().to_table(filter=arrow)) == expected, arrow
-        assert sorted_rows(table.plan(arrow).to_arrow()) == expected, arrow
-    for expression in (P("f") > 284.0, ~(P("f") > 1.0), P("f").is_nan(), P("f").is_not_nan(), P("f") >= 285.0):
-        expected = sorted_rows(frame.filter(expression).to_arrow())
-        assert sorted_rows(zskip.polars.scan(table).filter(expression).collect().to_arrow()) == expected, expression
-        assert sorted_rows(table.plan(expression).to_arrow()) == expected, expression
+    for arrow in (F("f") > 284.0, ~(F("f") > 1.0), F("f").is_nan(), ~F("f").is_nan()):
+        expected = numbers(whole.filter(arrow))
+        assert numbers(table.dataset().to_table(filter=arrow)) == expected, arrow
+        assert numbers(table.plan(arrow).to_arrow()) == expected, arrow
+    for expression in (P("f") > 284.0, ~(P("f") > 1.0), P("f").is_nan(), P("f").is_not_nan()):
+        expected = numbers(frame.filter(expression).to_arrow())
+        assert numbers(zskip.polars.scan(table).filter(expression).collect().to_arrow()) == expected, expression
+        assert numbers(table.plan(expression).to_arrow()) == expected, expression
 
 
 def test_is_in_of_arrow_takes_null_for_a_value(table: zskip.Table) -> None:
@@ -220,8 +239,8 @@ def test_is_in_of_arrow_takes_null_for_a_value(table: zskip.Table) -> None:
         ~F("s").isin(["x07", None]),
         F("s").isin(pa.array([], pa.string())),
     ):
-        assert sorted_rows(table.plan(arrow).to_arrow()) == sorted_rows(whole.filter(arrow)), arrow
-        assert sorted_rows(table.dataset().to_table(filter=arrow)) == sorted_rows(whole.filter(arrow)), arrow
+        assert numbers(table.plan(arrow).to_arrow()) == numbers(whole.filter(arrow)), arrow
+        assert numbers(table.dataset().to_table(filter=arrow)) == numbers(whole.filter(arrow)), arrow
 
 
 @pytest.mark.parametrize("type", [pa.float32(), pa.float64()])
@@ -231,9 +250,9 @@ def test_is_in_of_arrow_tells_negative_zero_from_zero(type: pa.DataType, tmp_pat
     )
     table = zskip.write(pa.table({"k": range(500), "f": values}), tmp_path / "t", by=["k"], files=5)
     whole, files = table.to_arrow(), ds.dataset(table.plan().paths)
-    for zeros in ([0.0], [-0.0], [0.0, 1.0], [-0.0, None], [0.0, -0.0]):
+    for zeros in ([0.0], [-0.0, None], [0.0, -0.0]):
         listed = F("f").isin(pa.array(zeros, type))
-        for arrow in (listed, ~listed, listed | (F("k") < 7), ~listed & (F("k") > 300)):
+        for arrow in (listed, ~listed, ~listed & (F("k") > 300)):
             expected = sorted_rows(whole.filter(arrow))
             assert sorted_rows(table.plan(arrow).to_arrow()) == expected, arrow
             # Arrow itself skips row groups of zeros, whose bounds in the footer are -0.0 and 0.0, with the wrong sign.
@@ -245,9 +264,10 @@ def test_is_in_of_arrow_tells_negative_zero_from_zero(type: pa.DataType, tmp_pat
 NOT_PUSHED = {(way, "prefix") for way in ("polars over the dataset", "DuckDB", "ibis on DuckDB", "DataFusion")}
 
 
-@pytest.mark.parametrize("table", [name for name in TABLES if name != "indexed"], indirect=True)
 @pytest.mark.parametrize(
-    "name", ["in", "partition", *(pytest.param(one, marks=pytest.mark.slow) for one in ("prefix", "null"))]
+    ("table", "name"),
+    one_in(4, [name for name in TABLES if name != "indexed"], ["in", "partition", "prefix", "null"]),
+    indirect=["table"],
 )
 def test_engines_read_no_file_that_the_plan_skips(
     table: zskip.Table, name: str, monkeypatch: pytest.MonkeyPatch

@@ -23,10 +23,12 @@ from zskip.binder import bind
 from zskip.core.schema import Schema
 from zskip.engines import arrow
 from zskip.engines.arrow import counts
+from zskip.engines.duckdb.duckdb_types import lossless
 from zskip.engines.duckdb.native_scan import read_of_files
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableNotFound, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
+from zskip.plan import Plan
 from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import hive, open_storage
@@ -39,78 +41,85 @@ from zskip.tablelog.log import load
 NAN = float("nan")
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)
 
-TYPES: list[tuple[str, pa.Array]] = [
-    ("uint64", pa.array([2**64 - 1, 0, None], pa.uint64())),
-    ("int8", pa.array([-128, 127, None], pa.int8())),
-    ("float16", pa.array([1.5, NAN, None], pa.float16())),
-    ("float32", pa.array([-0.0, NAN, float("-inf")], pa.float32())),
-    ("decimal32", pa.array([Decimal("1.5"), None, Decimal("-999.9")], pa.decimal32(5, 1))),
-    ("decimal128", pa.array([Decimal("9" * 38), None, Decimal(-1)], pa.decimal128(38, 0))),
-    ("decimal256", pa.array([Decimal("9" * 60), None, Decimal("-1")], pa.decimal256(60, 0))),
-    ("bool", pa.array([True, None, False])),
-    ("string", pa.array(["", "é😀", None])),
-    ("large_string", pa.array(["x" * 10_000, None, "y"], pa.large_string())),
-    ("string_view", pa.array(["a", None, "b"], pa.string_view())),
-    ("dictionary", pa.array(["a", None, "b"]).dictionary_encode()),
-    ("binary", pa.array([b"\x00\xff", None, b""])),
-    ("fixed", pa.array([b"ab", None, b"cd"], pa.binary(2))),
-    ("date32", pa.array([0, None, -1], pa.date32())),
-    ("date64", pa.array([86_400_000, None, 0], pa.date64())),
-    ("time32", pa.array([1, None, 2], pa.time32("ms"))),
-    ("time64", pa.array([1, None, 2], pa.time64("ns"))),
-    (
-        "timestamp_ms",
-        pa.array([MOMENT.replace(microsecond=0), None, MOMENT.replace(microsecond=1000)], pa.timestamp("ms")),
+TYPES: dict[str, pa.Array] = {
+    "uint64": pa.array([2**64 - 1, 0, None], pa.uint64()),
+    "int8": pa.array([-128, 127, None], pa.int8()),
+    "float16": pa.array([1.5, NAN, None], pa.float16()),
+    "float32": pa.array([-0.0, NAN, float("-inf")], pa.float32()),
+    "decimal32": pa.array([Decimal("1.5"), None, Decimal("-999.9")], pa.decimal32(5, 1)),
+    "decimal128": pa.array([Decimal("9" * 38), None, Decimal(-1)], pa.decimal128(38, 0)),
+    "decimal256": pa.array([Decimal("9" * 60), None, Decimal("-1")], pa.decimal256(60, 0)),
+    "bool": pa.array([True, None, False]),
+    "string": pa.array(["", "é😀", None]),
+    "large_string": pa.array(["x" * 10_000, None, "y"], pa.large_string()),
+    "string_view": pa.array(["a", None, "b"], pa.string_view()),
+    "dictionary": pa.array(["a", None, "b"]).dictionary_encode(),
+    "binary": pa.array([b"\x00\xff", None, b""]),
+    "fixed": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+    "date32": pa.array([0, None, -1], pa.date32()),
+    "date64": pa.array([86_400_000, None, 0], pa.date64()),
+    "time32": pa.array([1, None, 2], pa.time32("ms")),
+    "time64": pa.array([1, None, 2], pa.time64("ns")),
+    "timestamp_ms": pa.array(
+        [MOMENT.replace(microsecond=0), None, MOMENT.replace(microsecond=1000)], pa.timestamp("ms")
     ),
-    ("timestamp_ns", pa.array([1, None, 2], pa.timestamp("ns"))),
-    ("zoned", pa.array([MOMENT, None, MOMENT], pa.timestamp("us", "Europe/Berlin"))),
-    ("zoned_ns", pa.array([1, None, 2], pa.timestamp("ns", "UTC"))),
-    ("duration", pa.array([1, None, 2], pa.duration("us"))),
-    ("list", pa.array([[1], None, []], pa.list_(pa.int32()))),
-    ("fixed_list", pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))),
-    ("map", pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int32()))),
-    (
-        "struct",
-        pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct({"x": pa.int64(), "y": pa.string()})),
+    "timestamp_ns": pa.array([1, None, 2], pa.timestamp("ns")),
+    "zoned": pa.array([MOMENT, None, MOMENT], pa.timestamp("us", "Europe/Berlin")),
+    "zoned_ns": pa.array([1, None, 2], pa.timestamp("ns", "UTC")),
+    "duration": pa.array([1, None, 2], pa.duration("us")),
+    "list": pa.array([[1], None, []], pa.list_(pa.int32())),
+    "fixed_list": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)),
+    "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+    "struct": pa.array(
+        [{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct({"x": pa.int64(), "y": pa.string()})
     ),
-    ("wide_in_struct", pa.array([{"x": Decimal("9" * 50)}, None, None], pa.struct({"x": pa.decimal256(60, 0)}))),
-    ("null", pa.nulls(3)),
-    ("null_in_struct", pa.array([{"x": None, "y": 1}, None, {}], pa.struct({"x": pa.null(), "y": pa.int64()}))),
-    ("null_in_list", pa.array([[None], None, []], pa.list_(pa.null()))),
-    ("uuid", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None, b"1" * 16], pa.binary(16)))),
-]
+    "wide_in_struct": pa.array([{"x": Decimal("9" * 50)}, None, None], pa.struct({"x": pa.decimal256(60, 0)})),
+    "null": pa.nulls(3),
+    "null_in_struct": pa.array([{"x": None, "y": 1}, None, {}], pa.struct({"x": pa.null(), "y": pa.int64()})),
+    "null_in_list": pa.array([[None], None, []], pa.list_(pa.null())),
+    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None, b"1" * 16], pa.binary(16))),
+}
 
 
-@pytest.mark.parametrize(("name", "values"), TYPES, ids=[name for name, _ in TYPES])
-def test_every_type_comes_back_as_the_table_has_it(tmp_path: Path, name: str, values: pa.Array) -> None:
-    rows = pa.table({"i": pa.array([0, 1, 2]), name: values})
-    index = build_table(tmp_path / "t", rows, files=3)
-    for where, expected in [("i >= 1", rows.slice(1)), ("i = 1 AND i % 2 = 1", rows.slice(1, 1))]:
-        found = plan_of(index, where).to_arrow()
-        assert found.schema == rows.schema
-        assert repr(found.to_pydict()) == repr(expected.to_pydict())
-    assert sql(f"SELECT count(*) FROM '{tmp_path}/t' WHERE i = 1", duckdb.connect()).fetchall() == [(1,)]
+# A table whose columns DuckDB holds without loss is read by DuckDB, any other by Arrow.
+BY_DUCKDB = [name for name, values in TYPES.items() if lossless(values.type)]
+BY_ARROW = [name for name in TYPES if name not in BY_DUCKDB]
 
 
 @pytest.mark.parametrize(
-    "where", ["f > 1.5", "NOT (f <= 1.5)", "f <> 1", "f = 'nan'::DOUBLE", "f IS NOT NULL", "f >= 2"]
+    "names",
+    [BY_DUCKDB, BY_ARROW, *(pytest.param([name], marks=pytest.mark.slow) for name in TYPES)],
+    ids=lambda names: names[0],
 )
-def test_nan_in_a_file_by_pyarrow_is_not_lost(tmp_path: Path, where: str) -> None:
+def test_every_type_comes_back_as_the_table_has_it(tmp_path: Path, names: list[str]) -> None:
+    assert names
+    rows = pa.table({"i": pa.array([0, 1, 2]), **{name: TYPES[name] for name in names}})
+    index = build_table(tmp_path / "t", rows, files=3)
+    for where, expected in [("i >= 1", rows.slice(1)), ("i = 1 AND i % 2 = 1", rows.slice(1, 1))]:
+        for columns in (rows.column_names, *([name] for name in names)):
+            found = plan_of(index, where).to_arrow(columns)
+            assert found.schema == rows.select(columns).schema
+            assert repr(found.to_pydict()) == repr(expected.select(columns).to_pydict())
+    assert sql(f"SELECT count(*) FROM '{tmp_path}/t' WHERE i = 1", duckdb.connect()).fetchall() == [(1,)]
+
+
+def test_nan_in_a_file_by_pyarrow_is_not_lost(tmp_path: Path) -> None:
     rows = pa.table({"f": pa.array([1.0, 2.0, NAN, None] * 5), "i": pa.array(range(20))})
     (tmp_path / "t").mkdir()
     pq.write_table(rows, tmp_path / "t" / "x.parquet", row_group_size=8)
     storage = open_storage(str(tmp_path / "t"))
     schema, files = footers.read(storage, ["x.parquet"])
     index = Index(storage, commit(storage, None, "index", add=files, schema=schema, managed=False))
-    found = plan_of(index, where)
     con = duckdb.connect()
     con.register("plain", rows)
-    expected = sorted_rows(con.sql(f"SELECT f, i FROM plain WHERE {where}").fetchall())
-    assert expected
-    assert sorted_rows(found.to_arrow()) == expected
-    assert sorted_rows(found.to_duckdb(con).fetchall()) == expected
-    assert sorted_rows(sql(f"SELECT f, i FROM '{tmp_path}/t' WHERE {where}", con).fetchall()) == expected
-    assert found.count() == len(expected)
+    for where in ("f > 1.5", "NOT (f <= 1.5)", "f <> 1", "f = 'nan'::DOUBLE", "f IS NOT NULL", "f >= 2"):
+        found = plan_of(index, where)
+        expected = sorted_rows(con.sql(f"SELECT f, i FROM plain WHERE {where}").fetchall())
+        assert expected
+        assert sorted_rows(found.to_arrow()) == expected
+        assert sorted_rows(found.to_duckdb(con).fetchall()) == expected
+        assert sorted_rows(sql(f"SELECT f, i FROM '{tmp_path}/t' WHERE {where}", con).fetchall()) == expected
+        assert found.count() == len(expected)
 
 
 def test_odd_names_of_columns_and_of_the_folder(tmp_path: Path) -> None:
@@ -236,7 +245,7 @@ FOLDER_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("names", one_in(3, FOLDER_NAMES), ids=lambda names: names[0])
+@pytest.mark.parametrize("names", one_in(6, FOLDER_NAMES), ids=lambda names: names[0])
 def test_names_of_folders_mean_what_they_mean_to_duckdb(names: list[str], tmp_path: Path) -> None:
     require_the_same_folders(tmp_path, names)
 
@@ -292,7 +301,7 @@ def require_the_same_folders(root: Path, names: list[str]) -> None:
     assert zskip.sql(all_rows.format(f"'{folder}'")).fetchall() == wanted
 
 
-@pytest.mark.parametrize("name", ["2024-1-1", "0x10", " 1", "%31", "-0"])
+@pytest.mark.parametrize("name", one_in(2, ["2024-1-1", "0x10", "%31", " 1", "-0"]))
 def test_folders_whose_names_would_change_their_type_keep_them(name: str, tmp_path: Path) -> None:
     """Also where a later write makes new files in them, and with new folders beside them."""
     kinds = {"2024-1-1": [name, "2024-01-02"], "%31": [name, "2"]}.get(name, [name, "7"])
@@ -521,17 +530,17 @@ def test_long_rows_come_in_small_batches(tmp_path: Path) -> None:
 NULL_IN_FIELD = ["r.i IN (5, NULL)", "r.i NOT IN (7, NULL)", "r.i IN (NULL, NULL)", "r.i IN (5, 7, NULL) AND r.i < 6"]
 
 
-@pytest.mark.parametrize("sql", [*NULL_IN_FIELD, "r.i IN (-2147483648, NULL) OR r.i = 5", "n > 1 AND r.i IN (5, NULL)"])
-def test_a_field_is_looked_for_in_a_list_with_null(sql: str, tmp_path: Path) -> None:
+def test_a_field_is_looked_for_in_a_list_with_null(tmp_path: Path) -> None:
     """DuckDB raised an internal error, and answered nothing any more in this process."""
     values = [{"i": -(2**31)}, {"i": 5}, None, {"i": None}, {"i": 6}]
     rows = pa.table({"r": pa.array(values, pa.struct([("i", pa.int32())])), "n": range(5)})
     table = zskip.write(rows, tmp_path / "t", by=["r.i"])
-    with duckdb.connect() as con:
-        (expected,) = con.execute(f"SELECT count(*) FROM rows WHERE {sql}").fetchall()[0]
-        assert table.plan(sql).to_duckdb(con).count("*").fetchall() == [(expected,)]
-    assert table.plan(sql).count() == table.plan(sql).to_arrow().num_rows == expected
-    assert table.delete(sql).rows == expected
+    for where in [*NULL_IN_FIELD, "r.i IN (-2147483648, NULL) OR r.i = 5", "n > 1 AND r.i IN (5, NULL)"]:
+        with duckdb.connect() as con:
+            (expected,) = con.execute(f"SELECT count(*) FROM rows WHERE {where}").fetchall()[0]
+            assert table.plan(where).to_duckdb(con).count("*").fetchall() == [(expected,)]
+        assert table.plan(where).count() == table.plan(where).to_arrow().num_rows == expected
+    assert table.delete(NULL_IN_FIELD[0]).rows == 1
 
 
 def test_an_internal_error_of_duckdb_ends_no_other_plan(tmp_path: Path) -> None:
@@ -555,28 +564,28 @@ def test_what_is_no_context_of_datafusion_is_refused(tmp_path: Path) -> None:
         table.to_datafusion(duckdb.connect(), "t")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("read", ["to_arrow", "to_pandas", "count"])
-def test_a_new_file_that_the_index_cannot_hold_is_named(read: str, tmp_path: Path) -> None:
+def test_a_new_file_that_the_index_cannot_hold_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
     table = zskip.index(tmp_path)
     pq.write_table(pa.table({"x": [2**40]}), tmp_path / "b.parquet")
-    with pytest.raises(SchemaMismatch, match=r'"x" is int64 in .*b\.parquet, and int32 in the index.*refresh\(\)'):
-        getattr(table.plan("x > 0"), read)()
+    for read in (Plan.to_arrow, Plan.to_pandas, Plan.count):
+        with pytest.raises(SchemaMismatch, match=r'"x" is int64 in .*b\.parquet, and int32 in the index.*refresh\(\)'):
+            read(table.plan("x > 0"))
     table.refresh()
     assert zskip.open(tmp_path).plan("x > 1").count() == 1
 
 
-@pytest.mark.parametrize("read", ["to_arrow", "to_pandas", "count", "to_duckdb"])
-def test_an_error_in_a_late_row_is_that_of_duckdb(read: str, tmp_path: Path) -> None:
+def test_an_error_in_a_late_row_is_that_of_duckdb(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         rows = "SELECT i, CASE WHEN i < 400_000 THEN '1' ELSE 'one' END AS s FROM range(400_001) r(i)"
         con.execute(f"COPY ({rows}) TO '{tmp_path}/0.parquet' (FORMAT parquet)")
     zskip.index(tmp_path)
     plan = zskip.open(tmp_path).plan("s::INT > 0")
-    with pytest.raises(duckdb.ConversionException, match="Could not convert string 'one' to INT32") as raised:
-        plan.to_duckdb().fetchall() if read == "to_duckdb" else getattr(plan, read)()
-    assert "schema" not in str(raised.value)
-    assert not getattr(raised.value, "__notes__", None)
+    for read in (plan.to_arrow, plan.to_pandas, plan.count, lambda: plan.to_duckdb().fetchall()):
+        with pytest.raises(duckdb.ConversionException, match="Could not convert string 'one' to INT32") as raised:
+            read()
+        assert "schema" not in str(raised.value)
+        assert not getattr(raised.value, "__notes__", None)
 
 
 # --- settings of DuckDB: each has been looked at for whether it changes what a condition means ---
@@ -598,8 +607,7 @@ def test_another_dialect_of_duckdb_is_refused(tmp_path: Path) -> None:
             table.plan("a / 2 > 1").to_duckdb(con)
 
 
-@pytest.mark.parametrize("where", ["ts >= '2018-02-01'", "ts::DATE >= '2018-02-01'", "ts = l"])
-def test_another_calendar_is_refused_where_times_have_a_zone(where: str, tmp_path: Path) -> None:
+def test_another_calendar_is_refused_where_times_have_a_zone(tmp_path: Path) -> None:
     moments = [dt.datetime(2018, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=n) for n in range(90)]
     rows = {
         "ts": pa.array(moments, pa.timestamp("us", "UTC")),
@@ -608,14 +616,14 @@ def test_another_calendar_is_refused_where_times_have_a_zone(where: str, tmp_pat
     table = zskip.write(pa.table(rows), tmp_path / "t", by=["ts"], files=9)
     with duckdb.connect() as con:
         con.execute("SET TimeZone = 'UTC'; SET Calendar = 'buddhist'")
-        with pytest.raises(InvalidOption, match="Calendar"):
-            table.plan(where).to_duckdb(con)
+        for where in ("ts >= '2018-02-01'", "ts::DATE >= '2018-02-01'", "ts = l"):
+            with pytest.raises(InvalidOption, match="Calendar"):
+                table.plan(where).to_duckdb(con)
         assert len(table.plan("l >= '2018-02-01'").to_duckdb(con).fetchall()) == 59
 
 
-@pytest.mark.parametrize("read", ["to_arrow", "to_duckdb", "to_batches"])
 @pytest.mark.parametrize("kind", ["table", "folder"])
-def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, read: str, tmp_path: Path) -> None:
+def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": range(40)}), tmp_path / "t", by="a", files=4)
     if kind == "folder":
         shutil.rmtree(tmp_path / "t" / "_zskip")
@@ -624,5 +632,6 @@ def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, read: str, t
     (path,) = plan.paths
     Path(path).unlink()
     Path(path).mkdir()
-    with pytest.raises(TableNotFound, match="1 of the 1 files that were planned"):
-        list(getattr(plan, read)())
+    for read in (plan.to_arrow, plan.to_duckdb, lambda: list(plan.to_batches())):
+        with pytest.raises(TableNotFound, match="1 of the 1 files that were planned"):
+            read()

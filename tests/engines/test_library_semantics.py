@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 import zskip
 import zskip.polars
+from tests import one_in
 from zskip.errors import CorruptFile
 
 datafusion = pytest.importorskip("datafusion")
@@ -34,20 +36,36 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture(params=["plain", "partitioned", "grown"], scope="module")
-def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
-    path = tmp_path_factory.mktemp("t") / request.param
-    by_folder = ["p"] if request.param == "partitioned" else []
-    first = ROWS if request.param != "grown" else ROWS.slice(0, 600).drop_columns("p")
-    table = zskip.write(first, path, by=["i"], files=6, partition_by=by_folder)
-    if request.param == "grown":
-        table.append(ROWS.slice(600))
-    return table
+KINDS = ["plain", "partitioned", "grown"]
 
 
-@pytest.mark.parametrize("column", ["nans", "zeros", "prices"])
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], zskip.Table]:
+    """Each kind of table, made once."""
+
+    @functools.cache
+    def make(kind: str) -> zskip.Table:
+        path = tmp_path_factory.mktemp("t") / kind
+        by_folder = ["p"] if kind == "partitioned" else []
+        first = ROWS if kind != "grown" else ROWS.slice(0, 600).drop_columns("p")
+        table = zskip.write(first, path, by=["i"], files=6, partition_by=by_folder)
+        if kind == "grown":
+            table.append(ROWS.slice(600))
+        return table
+
+    return make
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, made: Callable[[str], zskip.Table]) -> zskip.Table:
+    return made(request.param)
+
+
+COMPARISONS = ["{} > 1.5", "{} >= 0.0", "{} < 0.0", "{} = 0.0", "NOT ({} < 2)", "{} = 'NaN'::double", "{} <> 1.5"]
+
+
 @pytest.mark.parametrize(
-    "test", ["{} > 1.5", "{} >= 0.0", "{} < 0.0", "{} = 0.0", "NOT ({} < 2)", "{} = 'NaN'::double", "{} <> 1.5"]
+    ("table", "column", "test"), one_in(3, KINDS, ["nans", "zeros", "prices"], COMPARISONS), indirect=["table"]
 )
 def test_datafusion(table: zskip.Table, column: str, test: str) -> None:
     context = datafusion.SessionContext()
@@ -73,7 +91,7 @@ ABSENT = [
 ]
 
 
-@pytest.mark.parametrize("test", ABSENT)
+@pytest.mark.parametrize(("table", "test"), one_in(3, KINDS, ABSENT), indirect=["table"])
 def test_in_is_null_for_null_in_datafusion(table: zskip.Table, test: str) -> None:
     test_datafusion(table, "", test)
 
@@ -120,8 +138,9 @@ COMPARED = {
 }
 
 
-@pytest.mark.parametrize("column", ["nans", "prices"])
-@pytest.mark.parametrize("compared", COMPARED.values(), ids=COMPARED)
+@pytest.mark.parametrize(
+    ("table", "compared", "column"), one_in(3, KINDS, COMPARED.values(), ["nans", "prices"]), indirect=["table"]
+)
 def test_arrow_takes_a_constant_nan(
     table: zskip.Table, column: str, compared: Callable[[pc.Expression, pc.Expression], pc.Expression]
 ) -> None:
@@ -132,8 +151,12 @@ def test_arrow_takes_a_constant_nan(
     assert counts == (expected,) * 3
 
 
-@pytest.mark.parametrize("values", [[0.0, 7.0], [0, 7], [-0.0], [0.0, 1.5], [1.5]])
-@pytest.mark.parametrize("column", ["apart", "zeros", "i"])
+ZEROS = [[0.0, 7.0], [0, 7], [-0.0], [0.0, 1.5], [1.5]]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values"), one_in(3, KINDS, ["apart", "zeros", "i"], ZEROS), indirect=["table"]
+)
 def test_arrow_looks_for_zeros_in_a_list(table: zskip.Table, column: str, values: list[float]) -> None:
     dataset, rows = table.dataset(), table.to_arrow()
     for test in (pc.field(column).isin(values), ~pc.field(column).isin(values)):
@@ -155,8 +178,9 @@ POLARS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-@pytest.mark.parametrize("query", POLARS.values(), ids=POLARS)
+@pytest.mark.parametrize(
+    ("table", "query", "engine"), one_in(3, KINDS, POLARS.values(), ["in-memory", "streaming"]), indirect=["table"]
+)
 def test_polars(table: zskip.Table, query: Callable[[pl.LazyFrame], pl.LazyFrame], engine: str) -> None:
     in_memory = pl.DataFrame(table.to_arrow()).lazy()
     found = query(zskip.polars.scan(table)).collect(engine=engine)  # type: ignore[call-overload]

@@ -153,7 +153,7 @@ def evidence_of(table: Units, random: Random | None, skipping: str | None = None
     return Held(values, random)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.randoms(use_true_random=False))
 def test_every_outcome_that_duckdb_shows_is_foreseen(random: Random) -> None:
     table = random_units(random, units=5)
@@ -171,21 +171,6 @@ def test_every_outcome_that_duckdb_shows_is_foreseen(random: Random) -> None:
         found = pruning.outcomes(bound, statistics, evidence)
         breach = None if yielded is None else next(breaches(found, yielded, np.asarray(table.unit)), None)
         assert breach is None, f"{sql}\n  {breach}"
-
-
-def test_evidence_that_lies_is_caught() -> None:
-    """The law bites: evidence that leaves out what a unit holds breaks it."""
-    random, oracle, caught = Random(3), DuckDBOracle(), 0
-    for _ in range(20):
-        table = random_units(random, kinds=("i32",), columns=1, units=3)
-        if not table.unit:
-            continue
-        empty = Held({table.fields[0].path: [pa.array([], pa.int32())] * table.count})
-        oracle.read(table.rows)
-        sql = f"{table.fields[0].sql} IN (-1, 0, 1, 2, 3, 4, 5, 7, 9, 10, 11, 12, 13, 99, 100, 127)"
-        found = pruning.outcomes(bind(sql, table.schema), random_statistics(random, table), empty)
-        caught += any(True for _ in breaches(found, oracle.yields([sql])[0], np.asarray(table.unit)))
-    assert caught > 5
 
 
 @pytest.mark.parametrize("name", KINDS)

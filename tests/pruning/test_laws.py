@@ -31,7 +31,7 @@ from zskip.stats import Statistics
 
 BITS = ("can_be_true", "can_be_false", "can_be_null")
 randoms = st.randoms(use_true_random=False)
-examples = settings(max_examples=40, derandomize=True)
+examples = settings(max_examples=settings.default.max_examples // 2, derandomize=True)
 # Of these no range is decided by trying its values, which may be tighter for one spelling than for another.
 UNCOUNTABLE = [name for name in DUCKDB_KINDS if KINDS[name].family not in ("integer", "date")]
 
@@ -176,7 +176,7 @@ PLAIN_KINDS = ("i32", "i64", "f64", "n18_3", "s", "b", "d", "tus")
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_every_outcome_that_duckdb_shows_is_foreseen(part: int) -> None:
-    cases = CASES // PARTS if part else 400
+    cases = CASES // PARTS if part else 240
     tally = run(cases, seed=part)
     assert not tally.failures, "\n\n".join(tally.failures)
     # The run is worth something only where much is skipped, and much is proved to match.
@@ -185,7 +185,7 @@ def test_every_outcome_that_duckdb_shows_is_foreseen(part: int) -> None:
     assert tally.cases["residuals"] > cases / 10
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(st.randoms(use_true_random=False))
 def test_every_outcome_that_the_reference_shows_is_foreseen(random: Random) -> None:
     """Against a walk of one row at a time that shares no code with zskip."""
@@ -208,7 +208,7 @@ def test_the_reference_agrees_with_duckdb() -> None:
     """Row by row, wherever the reference says anything: on at least a third of all predicates."""
     oracle, random = DuckDBOracle(), Random(7)
     covered = asked = 0
-    for _ in range(40):
+    for _ in range(15):
         table = random_units(random, kinds=PLAIN_KINDS, columns=4, units=4)
         if not table.unit:
             continue
@@ -238,18 +238,3 @@ def _referred(ask: Callable[[dict[str, object]], bool | None], row: dict[str, ob
         return {True: TRUE, False: FALSE, None: NULL}[ask(row)]
     except (reference.NotCovered, KeyError, ValueError, TypeError, ArithmeticError, AttributeError):
         return None
-
-
-def test_a_planted_lie_is_found() -> None:
-    """The law bites: statistics that leave out a value of the unit are caught by it."""
-    random, oracle, caught = Random(3), DuckDBOracle(), 0
-    for _ in range(30):
-        table = random_units(random, kinds=("i32",), columns=1, units=3)
-        if len(table.unit) < 2:
-            continue
-        kept = Units(table.fields, {path: v[:-1] for path, v in table.values.items()}, table.unit[:-1], table.count)
-        oracle.read(table.rows)
-        sql = f"{table.fields[0].sql} < 10"
-        outcomes = pruning.outcomes(bind(sql, table.schema), random_statistics(random, kept, 0.0))
-        caught += any(True for _ in breaches(outcomes, oracle.yields([sql])[0], np.asarray(table.unit)))
-    assert caught

@@ -37,7 +37,7 @@ VALUES: dict[str, list[Any]] = {
     "w": [Decimal(-5), Decimal("0.01"), Decimal(7), Decimal(10) ** 17],
 }
 
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 15))]
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 15))]
 
 
 def constant(random: Random, column: str) -> str:
@@ -146,12 +146,12 @@ def pairs_of(random: Random, units: int = 30) -> Statistics:
     return statistics_of(**columns)
 
 
-@pytest.mark.parametrize("seed", one_in(3, range(30)))
+@pytest.mark.parametrize("seed", one_in(10, range(30)))
 def test_fewer_proofs_never_say_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     sql, units = condition(random, 3), pairs_of(random)
     whole = asked(sql, TWO, units)
-    for most in range(0, 30 * len(units), len(units)):
+    for most in range(0, 30 * len(units), 2 * len(units)):
         monkeypatch.setattr(evaluate, "MOST_EVALUATED", most)
         fewer = asked(sql, TWO, units)
         for name in ("can_be_true", "can_be_false", "can_be_null"):

@@ -96,20 +96,6 @@ _BETWEEN = "other strings lie between those of the domain, of any length and end
 _NEVER = "a constant that the function never yields is compared like any other"
 _WIDENED = "the bounds are widened by what the rounding may add"
 
-LOOSE: dict[str, str] = {
-    "decimal: CAST(x AS INTEGER)": _WIDENED,
-    "double: round(x)": _WIDENED,
-    "date: date_trunc('month', x)": _NEVER,
-    "date: last_day(x)": _NEVER,
-    "timestamp: date_trunc('hour', x)": _NEVER,
-    "timestamp: date_trunc('day', x)": _NEVER,
-    "string: left(x, 1)": _NEVER,
-    "string: AND, OR, NOT": _BETWEEN,
-    "string: length(x)": _BETWEEN,
-    "string: LIKE, any pattern": _BETWEEN,
-}
-"""Why of an operator less than everything is skipped."""
-
 _INTEGERS = (-9, -7, -3, 0, 1, 2, 5, 7, 9)
 _WORDS = ("", "a", "ab", "b", "ba", "bc", "c", "cc")
 _DATES = tuple(
@@ -235,34 +221,30 @@ def measure(type: str, operator: str) -> Share:
 # --- the planner skips what brute force proves skippable, operator by operator; and nothing else ---
 
 
-# What ranges alone cannot show, or what is not shown yet, with the share that is reached. Comparisons, null tests,
-# BETWEEN, IN, prefix LIKE and whole arithmetic are not here: of them everything is skipped. `LOOSE` says why of each.
-FLOORS: dict[str, float] = {
-    "decimal: CAST(x AS INTEGER)": 0.94,
-    "double: round(x)": 0.97,
-    "date: date_trunc('month', x)": 0.93,
-    "date: last_day(x)": 0.96,
-    "timestamp: date_trunc('hour', x)": 0.94,
-    "timestamp: date_trunc('day', x)": 0.89,
-    "string: left(x, 1)": 0.94,
-    "string: AND, OR, NOT": 0.99,
-    "string: length(x)": 0.19,
-    "string: LIKE, any pattern": 0.93,
+# What ranges alone cannot show, or what is not shown yet: the share that is reached, and why it is less than all.
+# Comparisons, null tests, BETWEEN, IN, prefix LIKE and whole arithmetic are not here: of them everything is skipped.
+FLOORS: dict[str, tuple[float, str]] = {
+    "decimal: CAST(x AS INTEGER)": (0.94, _WIDENED),
+    "double: round(x)": (0.97, _WIDENED),
+    "date: date_trunc('month', x)": (0.93, _NEVER),
+    "date: last_day(x)": (0.96, _NEVER),
+    "timestamp: date_trunc('hour', x)": (0.94, _NEVER),
+    "timestamp: date_trunc('day', x)": (0.89, _NEVER),
+    "string: left(x, 1)": (0.94, _NEVER),
+    "string: AND, OR, NOT": (0.99, _BETWEEN),
+    "string: length(x)": (0.19, _BETWEEN),
+    "string: LIKE, any pattern": (0.93, _BETWEEN),
 }
 
 
 @pytest.mark.parametrize(
     "operator",
-    one_in(8, OPERATORS),
+    one_in(16, OPERATORS),
     ids=": ".join,
 )
 def test_every_provable_unit_is_skipped_and_no_other(operator: tuple[str, str]) -> None:
     share = measure(*operator)
-    floor = FLOORS.get(": ".join(operator), 1.0)
+    floor, _ = FLOORS.get(": ".join(operator), (1.0, ""))
     assert share.unsound == 0
     assert share.skipped >= floor * share.skippable, share
     assert share.proved >= floor * share.wholly, share
-
-
-def test_what_is_loose_says_why() -> None:
-    assert set(LOOSE) == set(FLOORS)

@@ -6,7 +6,6 @@ planner must foresee it. Then the guard is taken out, and the same trap must cat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from tests import FIXTURES, ROOT
+from tests import FIXTURES
 from tests.pruning.cases import column
 from tests.pruning.oracles import RAISED, TRUE, DuckDBOracle, breaches
 from tests.tables import ranges_of, statistics_of
@@ -248,38 +247,6 @@ def test_the_planner_is_not_caught(trap: Trap) -> None:
 def test_without_its_guard_the_planner_is_caught(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
     trap.guard(monkeypatch)
     assert trap.caught()
-
-
-# The other lines of the list, by the tests that hold them.
-ELSEWHERE = {
-    "NaN-cleared bounds read as 0/0": "test_without_trust_rows_would_be_lost",
-    "one row group's bounds used for the whole file": "test_a_row_group_without_statistics_leaves_its_file_open",
-    "truncated string maximum with a bad tie-breaker": "test_without_trust_rows_would_be_lost",
-    "truncated bounds merged": "test_a_bound_that_was_cut_is_never_called_exact",
-    "a truncated bound returned as MIN/MAX": "test_a_bound_that_was_cut_is_never_called_exact",
-    "INT96 order": "test_bounds_that_readers_understand_differently_are_not_kept",
-    "Julian/Gregorian rebase": "test_bounds_that_readers_understand_differently_are_not_kept",
-    "CHAR padding": "test_bounds_that_readers_understand_differently_are_not_kept",
-    "collation of the column": "test_bounds_that_readers_understand_differently_are_not_kept",
-    "signed-byte string order": "test_without_trust_rows_would_be_lost",
-    "UUID order": "test_uuids_are_ordered_by_unsigned_bytes",
-    "column-name case": "test_a_column_of_another_case_is_not_taken_for_a_missing_one",
-    "data column beside partition column": "test_hive_folders_are_columns",
-    "retyped columns": "test_ranges_of_another_type_say_nothing",
-    "renamed, added, defaulted columns": "test_without_its_guard_the_table_is_caught",
-    "a stale cache keyed by path": "test_without_its_guard_the_table_is_caught",
-    "second-granular modification times": "test_without_its_guard_the_table_is_caught",
-    "hive values zero-padded, empty or null": "test_without_its_guard_the_table_is_caught",
-    "a fully pruned task that swallowed its neighbours' rows": "test_without_its_guard_the_table_is_caught",
-    "bloom hash in another physical form": "test_no_bloom_filter_is_read",
-    "top-k without null order": "test_the_first_rows_are_those_of_a_full_scan",
-}
-
-
-@pytest.mark.parametrize("line", ELSEWHERE)
-def test_the_other_lines_are_held_too(line: str) -> None:
-    sources = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
-    assert any(re.search(rf"^def {ELSEWHERE[line]}\b", source, re.MULTILINE) for source in sources)
 
 
 def test_ranges_of_another_type_say_nothing() -> None:

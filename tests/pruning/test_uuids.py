@@ -97,7 +97,7 @@ def test_foreign_files_give_the_rows_of_duckdb(tmp_path: Path, seed: int) -> Non
             else:
                 con.execute(f"COPY part TO '{path}'")
     table = zskip.index(tmp_path)
-    hold_to_duckdb(table, rows, dice, 40)
+    hold_to_duckdb(table, rows, dice, 24)
     some = rows["u"][450].as_py() or rows["u"][451].as_py()
     assert len(table.plan(f"u = '{some}'").files) == 1
     assert len(table.plan(f"u < '{some}'").files) == 5
@@ -111,10 +111,10 @@ def test_a_table_is_clustered_by_a_uuid(tmp_path: Path, layout: str) -> None:
     rows = rows_of(dice, 800)
     shuffled = rows.take(pa.array(dice.sample(range(800), 800)))
     table = zskip.write(shuffled, tmp_path / "t", by="u", layout=layout, files=8, sketches={"u": "values"})
-    hold_to_duckdb(table, rows, dice, 20)
+    hold_to_duckdb(table, rows, dice, 12)
     some = next(value for value in rows["u"].to_pylist() if value is not None and value.int > 2**127)
     assert len(table.plan(f"u = '{some}'").files) == 1
-    assert zskip.open(tmp_path / "t").verify(random=20, engines=("duckdb", "arrow")).clean
+    assert zskip.open(tmp_path / "t").verify(random=6, engines=("duckdb", "arrow")).clean
 
 
 def test_a_sketch_of_values_finds_the_file_of_a_uuid(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_sketch_of_values_finds_the_file_of_a_uuid(tmp_path: Path) -> None:
     rows = rows_of(dice, 800)
     shuffled = rows.set_column(1, "n", pa.array(dice.sample(range(800), 800)))
     table = zskip.write(shuffled, tmp_path / "t", by="n", files=8, sketches={"u": "values"})
-    hold_to_duckdb(table, shuffled, dice, 20)
+    hold_to_duckdb(table, shuffled, dice, 12)
     some = next(value for value in rows["u"].to_pylist() if value is not None and value.int > 2**127)
     assert len(table.plan(f"u = '{some}'").files) == 1
 
@@ -172,7 +172,7 @@ def test_in_spark_uuids_compare_as_their_texts() -> None:
     ends = (pa.array([end(unit).bytes for unit in units], UUID) for end in (min, max))
     statistics = statistics_of(u=ranges_of(*ends))
     skipped = 0
-    for number in range(600):
+    for number in range(200):
         op, text = dice.choice(list(TEXT_TESTS)), spelled(dice, str(dice.choice(dice.choice(units))))
         sql = f"u IN ('{text}', '{units[0][0]}')" if number % 5 == 0 else f"u {op} '{text}'"
         test = TEXT_TESTS[op]
@@ -182,6 +182,6 @@ def test_in_spark_uuids_compare_as_their_texts() -> None:
             assert found.may_match[at] or not any(true), (sql, unit)
             assert not found.all_match[at] or all(true), (sql, unit)
         skipped += int((~found.may_match).sum())
-    assert skipped > 6_000
+    assert skipped > 2_000
     assert is_skipped("u = '00000000-0000-0000-0000-00000000000a'", "spark")
     assert not is_skipped("u = '00000000-0000-0000-0000-00000000000A'", "spark")

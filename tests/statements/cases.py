@@ -17,9 +17,9 @@ from tests import FIXTURES
 from zskip.statements.duckdb.statement import rewrite
 
 
-def statements(name: str, section: str) -> list[str]:
-    """The statements of a section; a line that begins with ``#`` is a comment."""
-    text = (FIXTURES / "statements" / f"{name}.txt").read_text(encoding="utf-8")
+def statements(name: str, section: str, folder: str = "statements") -> list[str]:
+    """The statements, or the predicates, of a section of a fixture; a line that begins with ``#`` is a comment."""
+    text = (FIXTURES / folder / f"{name}.txt").read_text(encoding="utf-8")
     inside = text.split(f"== {section} ==\n")[1].split("\n== ")[0]
     return [line for line in inside.splitlines() if line and not line.startswith("#")]
 

@@ -24,6 +24,6 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The connection that a file's tests share, whose statements change nothing: to open one takes longer than they do."""
+    """The connection that a file's tests share, whose statements change nothing: opening one takes longer than them."""
     with duckdb.connect() as connection:
         yield connection

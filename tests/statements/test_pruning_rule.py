@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from zskip.statements.duckdb import pruning_rule
 from zskip.storage.local import LocalStorage
 
@@ -78,51 +79,9 @@ def _is_explained(text: str, con: duckdb.DuckDBPyConnection) -> bool:
 @pytest.mark.parametrize(
     ("statement", "explained"),
     [
-        # No condition reads a column whose values differ from file to file.
-        ("SELECT sum(same) FROM {} WHERE same = 7", False),
-        ("SELECT sum(day) FROM {} WHERE same % 9 = 7", False),
-        ("SELECT * FROM {} WHERE same = 7", False),
-        ("SELECT count(*) FROM {} WHERE same < 100", False),
-        ("SELECT same, sum(day) FROM {} GROUP BY same ORDER BY same", False),
-        ("SELECT day, sum(same) FROM {} WHERE same < 9 GROUP BY day", False),
-        ("SELECT label, sum(same) FROM {} t JOIN mine USING (day) WHERE same <> 5 GROUP BY label", False),
-        ("SELECT label, sum(same) FROM {} t JOIN view_of_mine USING (day) GROUP BY label", False),
-        # Its conditions only compare columns with constants.
-        ("SELECT * FROM {} WHERE day = 2", False),
-        ("SELECT sum(same) FROM {} WHERE day BETWEEN 1 AND 2 AND same IN (1, 2) AND 3 > day", False),
-        ("SELECT same FROM {} t WHERE t.day >= CAST('2' AS BIGINT)", False),
-        # Or the tables of a join.
-        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE label = 'm1'", False),
-        ("SELECT count(*), sum(same) FROM {} WHERE day >= 1 + 1 AND day < -(-3)", False),
-        ("SELECT count(*), max(same) FROM {} WHERE day >= 1 + 1", False),
-        # The table has the name of a column.
-        ("SELECT sum(same) FROM {} AS same WHERE day = 2", False),
-        ("SELECT a.same FROM {} a JOIN {} b ON a.day = b.day + 1 WHERE a.day BETWEEN 1 AND 2", False),
-        ("SELECT a.same FROM {} a, {} b WHERE a.day = b.day AND b.same = 3", False),
-        ("SELECT label FROM {} t NATURAL JOIN mine WHERE label = 'm1'", False),
-        ("SELECT sum(same) FROM {} a SEMI JOIN {} b USING (day)", False),
-        # Some other condition reads "day", or may.
-        ("SELECT * FROM {} WHERE day % 3 = 2", True),
-        ("SELECT * FROM {} WHERE day = 2 OR day = 3", True),
-        ("SELECT * FROM {} WHERE CAST(day AS VARCHAR) = '2'", True),
-        ("SELECT * FROM {} WHERE DAY + same = 2", True),
-        ("SELECT * FROM (SELECT day + 0 AS d FROM {}) WHERE d = 2", True),
-        ("SELECT * FROM (SELECT day FROM {}) AS t(d) WHERE d % 3 = 2", True),
-        ("WITH t(d, s) AS (FROM {}) SELECT d FROM t WHERE d % 3 = 2", True),
-        ("SELECT d FROM (SELECT 1 AS d WHERE false UNION ALL SELECT day FROM {}) WHERE d % 3 = 2", True),
-        ("SELECT * FROM {} WHERE is_early(day)", True),
-        ("SELECT * FROM {} WHERE COLUMNS('da.') % 3 = 2", True),
-        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day WHERE t.day % 3 = 2", True),
-        ("SELECT label FROM {} t JOIN mine m ON t.day = m.day AND t.day % 3 = 2", True),
-        ("SELECT label FROM {} t JOIN (SELECT * FROM mine WHERE label = 'm1') m ON t.day = m.day", True),
-        ("SELECT same FROM {} ORDER BY day DESC, same LIMIT 3", True),
-        ("SELECT day, same FROM {} ORDER BY 1 DESC, same LIMIT 3", True),
-        ("SELECT sum(same) FROM {} WHERE same IN (SELECT day FROM mine)", True),
-        ("SELECT sum(same) FROM {} WHERE day IN (SELECT max(day) FROM {})", True),
-        # The index may answer it.
-        ("SELECT min(same) FROM {}", True),
-        ("SELECT count(*) FROM {} WHERE day % 3 = 2", True),
-        ("SELECT day, count(*) FROM {} GROUP BY day", True),
+        (statement, section == "explained")
+        for section in ("explained", "not explained")
+        for statement in statements("pruning_rule", section)
     ],
 )
 def test_a_statement_over_few_files_is_explained_where_that_may_gain(
