@@ -71,8 +71,8 @@ def questions(rows: pa.Table) -> list[str]:
     for field in rows.schema.remove(len(rows.schema) - 1):
         name = field.name
         values = VALUES["n" if t.is_decimal(field.type) else name]
-        asked += [f"{name} {op} {value}" for op in ("=", "<>", "<", "<=", ">", ">=") for value in values]
-        asked += [f"NOT ({name} {op} {values[-1]})" for op in ("=", "<", ">=")]
+        asked += [f"{name} {op} {value}" for op in ("=", "<>", "<", ">=") for value in values]
+        asked += [f"NOT ({name} {op} {value})" for op in ("=", "<=", ">") for value in values[-2:]]
         asked += [f"{name} IS NULL", f"{name} IS NOT NULL", f"{name} IN ({', '.join(values)})"]
         asked += [f"{name} NOT IN ({', '.join(values[:2])})", f"{name} BETWEEN {values[0]} AND {values[-1]}"]
         if t.is_string(field.type):

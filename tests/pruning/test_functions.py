@@ -14,6 +14,7 @@ import pytest
 from sqlglot import exp
 
 from tests.docs.predicates_page import predicates_page
+from tests.statements.cases import statements
 from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
@@ -182,21 +183,7 @@ def test_constants_are_folded(constant: str) -> None:
     assert not may_match(f"ts >= {constant.format('2018-02-28')}")
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "to_date(s) = DATE '2019-01-01'",
-        "DATE(s) = DATE '2019-01-01'",
-        "CAST(s AS DATE) = DATE '2019-01-01'",
-        "CAST(s AS TIMESTAMP) > TIMESTAMP '2019-01-01 00:00:00Z'",
-        "year(TIMESTAMP(s)) = 2019",
-        "from_unixtime(n) = '2019-01-01 00:00:00'",
-        "date_from_unix_date(n) = DATE '2019-01-01'",
-        "CAST(ts AS STRING) = '2019-01-01'",
-        "regexp_extract(s, '(\\\\d+)', 1) = '2019'",
-        "CAST(s AS INT) = 7",
-    ],
-)
+@pytest.mark.parametrize("sql", statements("functions", "of texts", "pruning"))
 def test_functions_of_texts_skip_nothing(sql: str) -> None:
     assert may_match(sql)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from tests.tables import ranges_of, statistics_of
 from zskip import language as expr
 from zskip import pruning
@@ -76,19 +77,7 @@ def test_ten_thousand_values_prune_the_gaps_between_them() -> None:
     assert pruning.outcomes(bound(sql), statistics).may_match.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "x = 3 AND y = 5",
-        "x = 3 AND y <> 5 AND x + y > 7",
-        "x > 1 AND y > 1",
-        "y % 7 = 3 AND x = 2",
-        "x IS NULL AND y < 4",
-        "x = 99 AND y = 1",
-        "NOT (x = 3 AND y = 5)",
-        "x = 3 AND (y = 1 OR x = 4)",
-    ],
-)
+@pytest.mark.parametrize("sql", statements("outcomes", "of two columns", "pruning"))
 def test_many_units_are_judged_as_few(sql: str) -> None:
     """Of many, the second part of an AND is asked only where the first one leaves some."""
     generator = np.random.default_rng(4)

@@ -4,6 +4,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.statements.cases import statements
 from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
@@ -104,19 +105,7 @@ def test_every_rewrite_has_a_predicate_that_needs_it() -> None:
     assert set(CAUSES.values()) >= REWRITES.keys()
 
 
-@pytest.mark.parametrize(
-    "constant",
-    [
-        "DATE '0044-03-15 (BC)'",
-        "'0044-03-15 (bc)'",
-        "DATE '0000-01-01'",
-        "DATE '-infinity'",
-        "DATE '12000-01-01'",
-        "TIMESTAMP '0044-03-15 (BC) 12:00:00'",
-        "TIMESTAMP 'infinity'",
-        "CAST('0000-12-31' AS TIMESTAMP)",
-    ],
-)
+@pytest.mark.parametrize("constant", statements("reasons", "dates outside the calendar of Python", "pruning"))
 def test_a_date_outside_the_calendar_of_python_is_named_and_skips_nothing(constant: str) -> None:
     days = pa.array([-1_000_000, 4_000_000], pa.int32()).cast(pa.date32())
     both = {"d": days, "t": days.cast(pa.timestamp("us"))}

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from tests.tables import ranges_of, statistics_of
 from zskip import pruning
 from zskip.binder import bind
@@ -127,18 +128,7 @@ def test_a_sketch_of_values_finds_the_file_of_a_uuid(tmp_path: Path) -> None:
     assert len(table.plan(f"u = '{some}'").files) == 1
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "u = '{00000000-0000-0000-0000-000000000001}'",
-        "u = '00000000000000000000000000000001'",
-        "u = '\\x01'::BLOB",
-        "u = b",
-        "u IN (1, 2)",
-        "CAST(u AS VARCHAR) = '00000000-0000-0000-0000-000000000001'",
-        "CAST('\\x00' AS UUID) = u",
-    ],
-)
+@pytest.mark.parametrize("sql", statements("uuids", "left to the engine", "pruning"))
 def test_what_only_the_engine_reads_is_left_to_it(sql: str) -> None:
     assert not is_skipped(sql)
 

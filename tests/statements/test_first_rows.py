@@ -91,21 +91,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-ASKED = [
-    ("SELECT num FROM {T} WHERE loose % 3 = 1 ORDER BY num DESC LIMIT 5", 1),
-    ("SELECT num FROM {T} WHERE loose % 3 = 1 ORDER BY num LIMIT 5 OFFSET 2", 2),
-    # Whole files promise rows here, and what is left is too little to ask for.
-    ("SELECT day, loose FROM {T} WHERE loose > 500 ORDER BY day DESC, loose LIMIT 9", 11),
-    # Files with NULL or NaN are read wherever the order puts these.
-    ("SELECT holes FROM {T} WHERE loose % 3 = 1 ORDER BY holes NULLS FIRST LIMIT 5", 3),
-    ("SELECT real FROM {T} WHERE loose % 3 = 1 ORDER BY real DESC LIMIT 5", 2),
-    # Too few rows in the files that are asked: in four, then in sixteen.
-    ("SELECT num FROM {T} WHERE loose % 9 = 1 ORDER BY num DESC LIMIT 5", 6),
-    ("SELECT num FROM {T} WHERE loose % 500 = 1 ORDER BY num DESC LIMIT 3", 256),
-    # What each reading of the rows would answer otherwise.
-    ("SELECT num FROM {T} WHERE loose % 3 = 1 AND random() < 2 ORDER BY num DESC LIMIT 5", 256),
-    ("SELECT num FROM {T} WHERE loose % 3 = 1 QUALIFY row_number() OVER (ORDER BY num) > 0 ORDER BY num LIMIT 5", 256),
-]
+ASKED = counted("first_rows", "asked for their first rows")
 
 
 @pytest.mark.parametrize(

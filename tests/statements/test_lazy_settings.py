@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from tests.statements.cases import files_read, over
+from tests.statements.cases import files_read, over, statements
 from tests.tables import sorted_rows
 from zskip.plan import kept_survivors
 from zskip.statements.duckdb.statement import rewrite
@@ -117,17 +117,7 @@ def test_what_a_query_alone_fixes_is_read_at_once(
     assert 0 < len(expected) < 240
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT * FROM {T} WHERE a = 77",
-        "SELECT t.c, count(*) AS n FROM {T} t JOIN {U} u USING (a) WHERE t.a BETWEEN 5 AND 7 GROUP BY ALL",
-        "SELECT count(*), min(a), max(a) FROM {T}",
-        "SELECT sum(a) FROM {T} WHERE a > -5 AND a IN (3, 4.5)",
-        "SELECT a * 2 FROM {T} WHERE a + 3 BETWEEN 2 * 40 - 5 AND 77.5",
-        "SELECT a FROM {T} WHERE a + 1950 = extract(year FROM DATE '2024-02-03' + INTERVAL '1' YEAR)",
-    ],
-)
+@pytest.mark.parametrize("statement", statements("lazy_settings", "comparisons of numbers"))
 def test_a_comparison_of_numbers_means_the_same_under_all_settings(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import counted, statements
 from zskip.statements.duckdb.statement import rewrite
 
 FILES, ROWS = 4, 50
@@ -161,18 +162,7 @@ def test_a_join_reads_a_file_of_typical_size_first(
     assert [Path(files[0]).stem for files in made.parameters] == [str(first)] * 2
 
 
-@pytest.mark.parametrize(
-    ("statement", "files"),
-    [
-        ("SELECT * FROM {t} WHERE day % 9 = 40", [0]),
-        ("SELECT count(*) FROM {t} WHERE day % 9 = 40", [0]),
-        ("SELECT count(*) FROM {t} a LEFT JOIN {t} b ON a.key = b.key AND b.day % 9 = 40", [4, 0]),
-        ("SELECT count(*) FROM {t} a ANTI JOIN (FROM {t} WHERE day % 9 = 40) b ON a.key = b.key", [4, 0]),
-        ("SELECT (SELECT max(key) FROM {t} WHERE day % 9 = 40) AS m, sum(key) FROM {t} WHERE day = 1", [0, 1]),
-        ("SELECT * FROM {t} LIMIT 0", [0]),
-        ("EXPLAIN SELECT * FROM {t} WHERE day % 9 = 40", [4]),
-    ],
-)
+@pytest.mark.parametrize(("statement", "files"), counted("reads", "without a row that is needed"))
 def test_a_table_of_which_no_row_is_needed_is_not_read(
     folder: Path, statement: str, files: list[int], reader: duckdb.DuckDBPyConnection
 ) -> None:
@@ -192,16 +182,7 @@ def test_the_row_groups_of_few_files_are_left_to_duckdb(folder: Path) -> None:
     assert zskip.sql(text).fetchall() == []
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT x.id, y.id FROM 'a' x POSITIONAL JOIN 'b' y",
-        "FROM 'a' x positional join 'b' y SELECT x.*, y.id WHERE x.n = 1 AND y.id > 5",
-        "SELECT x.s.v, y.id FROM 'a' x POSITIONAL JOIN 'b' y WHERE x.id > 100",
-        "SELECT * FROM (FROM 'b' WHERE id >= 100) POSITIONAL JOIN (FROM 'a' OFFSET 2)",
-        "SELECT x.id, x.file_index, y.id FROM 'a' x JOIN 'b' y USING (id)",
-    ],
-)
+@pytest.mark.parametrize("statement", statements("reads", "with places of rows"))
 def test_rows_keep_their_places_where_a_statement_asks_for_them(statement: str, tmp_path: Path) -> None:
     """Files hold other columns, and the first one far fewer rows than the others: elsewhere they are read apart."""
     one, two = pa.struct({"u": pa.int64()}), pa.struct({"u": pa.int64(), "v": pa.int64()})

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from tests.statements.cases import counted, files_read, over
+from tests.statements.cases import counted, files_read, over, statements
 from tests.tables import build_table, sorted_rows
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.statements.duckdb import sql, stubs
@@ -261,10 +261,9 @@ def test_relations_are_combined(lake: Path, con: duckdb.DuckDBPyConnection) -> N
 
 
 @pytest.mark.parametrize("order", ["a", "s.a"])
-@pytest.mark.parametrize(
-    "test", ['"s.a" = 4', '"s.a" IN (1, 77) OR b = 9', 'a < 50 AND "s.a" < 100', '"a-b" < 3', "q.s.a > 250"]
-)
-def test_a_column_called_like_a_field_or_a_difference(order: str, test: str, tmp_path: Path) -> None:
+def test_a_column_called_like_a_field_or_a_difference(
+    order: str, tmp_path: Path, reader: duckdb.DuckDBPyConnection
+) -> None:
     """Above a window, a plan prints the names of columns without quotes."""
     rows = pa.table(
         {
@@ -276,9 +275,10 @@ def test_a_column_called_like_a_field_or_a_difference(order: str, test: str, tmp
         }
     )
     zskip.write(rows, tmp_path / "t", by=[order], files=24)
-    query = f"SELECT count(*), sum(a) FROM (SELECT *, row_number() OVER (ORDER BY a) AS n FROM {{}}) q WHERE {test}"
-    found = sql(query.format(f"'{tmp_path / 't'}'")).fetchall()
-    assert found == duckdb.from_arrow(rows).query("rows", query.format("rows")).fetchall()
+    for test in ('"s.a" = 4', '"s.a" IN (1, 77) OR b = 9', 'a < 50 AND "s.a" < 100', '"a-b" < 3', "q.s.a > 250"):
+        query = f"SELECT count(*), sum(a) FROM (SELECT *, row_number() OVER (ORDER BY a) AS n FROM {{}}) q WHERE {test}"
+        found = sql(query.format(f"'{tmp_path / 't'}'"), reader).fetchall()
+        assert found == reader.sql(query.format("rows")).fetchall(), test
 
 
 def test_a_table_without_a_file_has_its_columns(tmp_path: Path, reader: duckdb.DuckDBPyConnection) -> None:
@@ -317,19 +317,7 @@ def test_statements_about_a_table(lake: Path, reader: duckdb.DuckDBPyConnection,
         assert [row[0] for row in found] == columns
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "INSERT INTO {T} VALUES (1)",
-        "DELETE FROM {T} WHERE a = 5",
-        "UPDATE {T} SET a = 5",
-        "DROP TABLE {T}",
-        "SHOW {T}",
-        "COPY o FROM {T}",
-        "COPY o (a) FROM {T} (FORMAT parquet)",
-        "COPY {T} TO 'o.csv'",
-    ],
-)
+@pytest.mark.parametrize("statement", statements("statement", "where no table can stand"))
 def test_a_table_where_none_can_stand_is_said_to_be_there(
     lake: Path, reader: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
@@ -362,19 +350,7 @@ def test_the_error_of_an_earlier_statement_stops_the_text(
     assert con.sql("SELECT count(*) FROM o").fetchall() == [(10,)]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "BEGIN; SELECT count(*) FROM {T} q WHERE a = 5; COMMIT",
-        "SELECT count(*) FROM {T} q WHERE a = 5; CREATE TABLE p AS SELECT a FROM {T}",
-        "SELECT count(*) FROM {T} q WHERE a = 5; INSERT INTO o SELECT a FROM {T}",
-        "SELECT 1; SELECT max(a) FROM {T}; SET VARIABLE five = 5",
-        "INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i AS Count; SET VARIABLE five = 5",
-        "SELECT 1; INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i",
-        "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*); DELETE FROM o",
-        "SELECT 1 WHERE false; DELETE FROM o WHERE i IN (SELECT a FROM {T})",
-    ],
-)
+@pytest.mark.parametrize("statement", statements("statement", "with a result"))
 def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path, statement: str) -> None:
     results = []
     for run, files in ((sql, ""), (lambda text, con: con.sql(text), "/*.parquet")):
@@ -462,15 +438,7 @@ def test_duckdbs_errors_point_at_what_was_written(
     assert raised.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT c::INT FROM {T} WHERE a < 3",
-        "SELECT a FROM {T} x WHERE a < 3 AND c::INT > 5",
-        "SELECT (SELECT max(a) FROM {T}), c::INT FROM {T}",
-        "SELECT max(a) FROM {T} UNION ALL SELECT c::INT FROM {T} WHERE a = 7",
-    ],
-)
+@pytest.mark.parametrize("statement", statements("statement", "in error when read"))
 def test_errors_of_a_later_run_show_what_was_written(
     lake: Path, reader: duckdb.DuckDBPyConnection, statement: str
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.statements.cases import statements
 from tests.tables import require_as_in_duckdb
 
 VALUES = {
@@ -121,18 +122,7 @@ def test_lists_that_were_views_in_memory_are_lists(tmp_path: Path) -> None:
         zskip.cluster(tmp_path, by="i")
 
 
-SELECTED = [
-    "v IS NULL",
-    "v IS NOT NULL",
-    "v::VARCHAR = 's13'",
-    "v = 's3'::VARIANT",
-    "g IS NULL",
-    "g IS NOT NULL",
-    "g = 'POINT (3 1)'::GEOMETRY",
-    "g < 'POINT (3 1)'::GEOMETRY",
-    "g IN (SELECT g FROM {} WHERE i = 17)",
-    "v IN (SELECT v FROM {} WHERE i = 17)",
-]
+SELECTED = statements("types_of_columns", "conditions on types that only DuckDB has")
 
 
 @pytest.fixture(scope="module")
