@@ -89,7 +89,7 @@ BY_ARROW = [name for name in TYPES if name not in BY_DUCKDB]
 @pytest.mark.parametrize(
     "names",
     [BY_DUCKDB, BY_ARROW, *(pytest.param([name], marks=pytest.mark.slow) for name in TYPES)],
-    ids=lambda names: names[0],
+    ids=lambda names: names[0] if names else "none",
 )
 def test_every_type_comes_back_as_the_table_has_it(tmp_path: Path, names: list[str]) -> None:
     assert names
