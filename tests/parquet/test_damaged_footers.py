@@ -259,7 +259,7 @@ def structs(fields: thrift.Fields) -> Iterator[thrift.Fields]:
 
 
 @pytest.mark.parametrize("damage", [flipped, spliced, forged])
-@pytest.mark.parametrize("cases", [pytest.param(30, id="few"), pytest.param(3400, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [pytest.param(12, id="few"), pytest.param(3400, id="many", marks=pytest.mark.slow)])
 def test_damage_is_named_or_read_as_arrow_reads_it(
     files: list[bytes], damage: Callable[[bytes, Random], bytes], cases: int
 ) -> None:
@@ -327,18 +327,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_footer_that_contradicts_itself_is_refused_by_name(name: str) -> None:
+def test_a_footer_that_contradicts_itself_is_refused_by_name() -> None:
     file = by_arrow()
-    path, edit = REFUSED[name]
-    assert check(change(file, path, edit), file) == "refused"
+    for name, (path, edit) in REFUSED.items():
+        assert check(change(file, path, edit), file) == "refused", name
 
 
-@pytest.mark.parametrize("count", [-1, -(1 << 62), -(1 << 63), 1 << 62, (1 << 63) - 1, 4])
-def test_a_null_count_that_cannot_be_is_unknown(count: int) -> None:
+def test_a_null_count_that_cannot_be_is_unknown() -> None:
     file = by_arrow()
-    _, found = read(file, change(file, (4, 0, 1, 0, 3, 12, 3), put(count)), file)
-    assert found.row_groups.columns["n"].null_count.to_pylist() == [1, 0, None, 0, 1, 0]
+    for count in (-1, -(1 << 62), -(1 << 63), 1 << 62, (1 << 63) - 1, 4):
+        _, found = read(file, change(file, (4, 0, 1, 0, 3, 12, 3), put(count)), file)
+        assert found.row_groups.columns["n"].null_count.to_pylist() == [1, 0, None, 0, 1, 0], count
 
 
 def test_numbers_of_every_length_are_the_same_side_by_side_and_alone() -> None:
