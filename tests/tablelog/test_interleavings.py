@@ -494,15 +494,9 @@ def test_two_at_a_time_in_every_order_of_all_their_calls(verbs: tuple[str, ...])
     assert explore(verbs, turns=FINE) > 50
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(40, 400, 40))])
-def test_five_at_a_time_with_lost_answers_and_interrupts(first: int) -> None:
-    for seed in range(first, first + 40):
-        wander(FIVE if seed % 2 else (*FIVE[:4], "vacuum", "vacuum"), seed)
-
-
-@pytest.mark.slow
-def test_five_at_a_time_on_many_ways() -> None:
-    for seed in range(1000, 1000 + LONG):
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(1000, 1000 + LONG), marks=pytest.mark.slow)])
+def test_five_at_a_time_with_lost_answers_and_interrupts(seeds: range) -> None:
+    for seed in seeds:
         wander(FIVE if seed % 2 else (*FIVE[:4], "vacuum", "vacuum"), seed)
 
 

@@ -1,16 +1,10 @@
-"""Random look-ups and text searches over random tables that only their sketches tell apart, held against an engine.
-
-A long run from the shell:  python -m tests.tablelog.sketches.test_laws --cases 100000 --seed 1
-A table that failed, once more:  python -m tests.tablelog.sketches.test_laws --table 1000004
-"""
+"""Random look-ups and text searches over random tables that only their sketches tell apart, held against an engine."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import struct
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -338,34 +332,14 @@ def breaking(
             yield f"{sql}\n  {breach}: {table.rows.slice(breach.row, 1).to_pylist()[0]}"
 
 
-def run(cases: int, seed: int, *, stop_after: int = 5, aloud: bool = False) -> tuple[Counter[str], list[str]]:
+def run(cases: int, seed: int, *, stop_after: int = 5) -> tuple[Counter[str], list[str]]:
     """So many cases, each a predicate over one table: what was seen, and what broke the law."""
     oracle, tally, failures, number = DuckDBOracle(), Counter[str](), list[str](), 0
     while tally["cases"] < cases and len(failures) < stop_after:
         number += 1
         table_seed = seed * 1_000_003 + number
-        for failure in check_table(Random(table_seed), oracle, tally):
-            failures.append(f"--table {table_seed}\n{failure}")
-            if aloud:
-                print(failures[-1], flush=True)
-        if aloud:
-            print(f"{tally['cases']:,} cases", file=sys.stderr, flush=True)
+        failures += [f"table {table_seed}\n{each}" for each in check_table(Random(table_seed), oracle, tally)]
     return tally, failures
-
-
-def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--cases", type=int, default=100_000)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--table", type=int, help="the seed of a single table")
-    given = options.parse_args()
-    if given.table:
-        failures = list(check_table(Random(given.table), DuckDBOracle(), Counter()))
-        print("\n".join(failures))
-        return len(failures) > 0
-    tally, failures = run(given.cases, given.seed, aloud=True)
-    print(", ".join(f"{count:,} {name}" for name, count in tally.items()) + f"; {len(failures)} failures")
-    return len(failures) > 0
 
 
 # --- the law of sketches: no unit that they skip holds a match, and none that they match wholly holds anything else ---
@@ -374,13 +348,16 @@ def main() -> int:
 CASES, PARTS = int(os.environ.get("ZSKIP_FUZZ_CASES", "100000")), 200
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
-def test_sketches_exclude_no_outcome_that_duckdb_shows(part: int) -> None:
-    tally, failures = run(CASES // PARTS if part else 250, seed=part)
+@pytest.mark.parametrize(
+    ("part", "cases"),
+    [(2, 120), *(pytest.param(part, CASES // PARTS, marks=pytest.mark.slow) for part in range(PARTS))],
+)
+def test_sketches_exclude_no_outcome_that_duckdb_shows(part: int, cases: int) -> None:
+    tally, failures = run(cases, seed=part)
     assert not failures, "\n\n".join(failures)
     # Part 148 skips 14 of 854 units.
     assert tally["skipped by sketches"] > tally["units of a tenth of them"] / (100 if part == 148 else 20)
-    assert part or tally["matched wholly by sketches"] > 0  # no predicate of part 9 does
+    assert tally["matched wholly by sketches"] > 0 or cases != 120  # no predicate of part 9 does
     assert tally["asked of the sketches first"] > tally["cases"] / 5
 
 
@@ -408,7 +385,7 @@ def read_in_all(folder: Path, seed: int, asked: int) -> int:
     return read
 
 
-@pytest.mark.parametrize(("seeds", "asked"), [(1, 15), pytest.param(4, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seeds", "asked"), [(1, 8), pytest.param(4, 40, marks=pytest.mark.slow)])
 def test_plans_give_the_rows_of_a_full_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int, asked: int
 ) -> None:
@@ -420,7 +397,3 @@ def test_plans_give_the_rows_of_a_full_scan(
     # Collisions read more, and lose nothing.
     monkeypatch.setitem(SKETCHES, "values", replace(SKETCHES["values"], key_bits=lambda entries: 3))
     assert sum(read_in_all(tmp_path / f"{seed} collisions", seed, asked) for seed in range(seeds)) > sum(later)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -63,17 +63,14 @@ def test_texts_compared_in_one_case_are_found_in_every_spelling(tmp_path: Path) 
     read = 0
     for case in ("lower", "upper"):
         wanted = con.sql(f"SELECT DISTINCT {case}(s) FROM rows WHERE s IS NOT NULL ORDER BY ALL").fetchall()
-        for (text,) in wanted:
-            for where in (
-                f"{case}(s) = '{text}'",
-                f"'{text}' = {case}(s)",
-                f"{case}(s) IN ('{text}', 'nowhere', NULL)",
-            ):
-                plan = table.plan(where)
-                expected = con.sql(f"SELECT n FROM rows WHERE {where} ORDER BY n").fetchall()
-                assert plan.to_arrow(["n"])["n"].to_pylist() == [n for (n,) in expected], where
-                read += len(plan) if len(text) > 3 else 0
-    assert read < 6 * len(texts) * 3
+        for place, (text,) in enumerate(wanted):
+            forms = f"{case}(s) = '{text}'", f"'{text}' = {case}(s)", f"{case}(s) IN ('{text}', 'nowhere', NULL)"
+            where = forms[place % 3]
+            plan = table.plan(where)
+            expected = con.sql(f"SELECT n FROM rows WHERE {where} ORDER BY n").fetchall()
+            assert plan.to_arrow(["n"])["n"].to_pylist() == [n for (n,) in expected], where
+            read += len(plan) if len(text) > 3 else 0
+    assert read < 6 * len(texts)
     assert len(table.plan("lower(s) = 'kelvin'")) == 2
     assert [len(table.plan(f"lower(s) {rest}")) for rest in ("= 'ab'", "<> 'kelvin'", "IN ('kelvin', 'ab')")] == [
         12
