@@ -111,7 +111,7 @@ def history(path: Path, seed: int, steps: int) -> None:
 
 def test_a_few_histories_agree_with_duckdb(tmp_path: Path) -> None:
     for seed in range(2):
-        history(tmp_path / str(seed), seed, 10)
+        history(tmp_path / str(seed), seed, 5)
 
 
 @pytest.mark.slow
@@ -145,8 +145,7 @@ KEYS: dict[str, tuple[pa.Array, pa.Array, int]] = {
 }
 
 
-@pytest.mark.parametrize("length", [1, LONG])
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize(("name", "length"), one_in(2, KEYS, [1, LONG]))
 def test_keys_are_equal_as_in_sql(name: str, length: int, tmp_path: Path) -> None:
     old, new, updated = KEYS[name]
     rows = pa.table({"k": old, "v": [0] * len(old), "text": ["x"] * len(old)})
@@ -158,7 +157,7 @@ def test_keys_are_equal_as_in_sql(name: str, length: int, tmp_path: Path) -> Non
     assert table.count() == len(old) + len(new) - updated
 
 
-@pytest.mark.parametrize(("length", "day"), [(1, "day"), (LONG, "day"), (1, "the.day"), (1, 'the "day"')])
+@pytest.mark.parametrize(("length", "day"), [(1, "day"), (LONG, "the.day"), (1, 'the "day"')])
 def test_a_key_of_several_columns_and_a_row_that_changes_its_partition(length: int, day: str, tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 1, 2, 2], "b": ["x", "y", "x", None], day: ["d1", "d1", "d2", "d2"], "v": [0] * 4})
     table = zskip.write(rows, tmp_path / "t", by="v", partition_by=[day])
@@ -230,21 +229,21 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 def test_a_batch_beyond_memory_replaces_the_same_rows(given: str, tmp_path: Path) -> None:
     """Its parts are rows of one hash of the key: keys in any order, long texts, dictionaries, and new columns."""
     dice = np.random.default_rng(3)
-    old = pa.table({"id": np.arange(10_000), "at": dice.integers(0, 99, 10_000), "text": ["old"] * 10_000})
-    table = zskip.write(old, tmp_path / "t", by=["at"], files=12, sketches={"id": "values"})
-    ids = dice.permutation(np.arange(5_000, 25_000))
+    old = pa.table({"id": np.arange(2_000), "at": dice.integers(0, 99, 2_000), "text": ["old"] * 2_000})
+    table = zskip.write(old, tmp_path / "t", by=["at"], files=6, sketches={"id": "values"})
+    ids = dice.permutation(np.arange(1_000, 5_000))
     texts = pa.array([f"new {'x' * (id % 300)}" for id in ids.tolist()])
     rows = pa.table({"id": ids, "at": dice.integers(0, 99, len(ids)), "text": texts})
     rows = rows.append_column("kind", pa.array([f"k{id % 7}" for id in ids.tolist()]).dictionary_encode())
-    done = table.upsert(SOURCES[given](rows, tmp_path), on="id", memory_limit=2_000_000, temp_directory=tmp_path)
-    assert (done.updated, done.inserted) == (5_000, 15_000)
-    expected = [*[{**row, "kind": None} for row in old.slice(0, 5_000).to_pylist()], *rows.to_pylist()]
+    done = table.upsert(SOURCES[given](rows, tmp_path), on="id", memory_limit=400_000, temp_directory=tmp_path)
+    assert (done.updated, done.inserted) == (1_000, 3_000)
+    expected = [*[{**row, "kind": None} for row in old.slice(0, 1_000).to_pylist()], *rows.to_pylist()]
     found = table.to_arrow(["id", "at", "text", "kind"]).to_pylist()
     assert sorted(found, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
-    for wrong, match in (([1, None], "NULL in row 20001"), ([9_000, 1], "id = 9000 occurs twice")):
+    for wrong, match in (([1, None], "NULL in row 4001"), ([1_900, 1], "id = 1900 occurs twice")):
         more = pa.concat_tables([rows, rows.slice(0, 2).set_column(0, "id", pa.array(wrong, pa.int64()))])
         with pytest.raises(InvalidOption, match=match):
-            table.upsert(SOURCES[given](more, tmp_path), on="id", memory_limit=2_000_000, temp_directory=tmp_path)
+            table.upsert(SOURCES[given](more, tmp_path), on="id", memory_limit=400_000, temp_directory=tmp_path)
     assert table.count() == len(expected)
     assert not list(tmp_path.glob("zskip-spill-*"))
 
@@ -265,19 +264,19 @@ def test_writers_at_the_same_time_lose_and_double_nothing(tmp_path: Path) -> Non
     zskip.write(rows_of(list(range(60)), 1), tmp_path / "t", by=["id"], rows_per_file=15)
 
     def work(number: int) -> None:
-        for step in range(4):
+        for step in range(2):
             own = list(range(20 * number, 20 * number + 20)) if number < 2 else [50, 51, 100 + step]
             zskip.open(tmp_path / "t").upsert(rows_of(own, 10 + 10 * number + step), on="id")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     stamps = {row[0]: row[3] for row in content(zskip.open(tmp_path / "t"))}
-    assert sorted(stamps) == [*range(60), 100, 101, 102, 103]
+    assert sorted(stamps) == [*range(60), 100, 101]
     assert len(content(zskip.open(tmp_path / "t"))) == len(stamps)
-    assert {stamps[id] for id in range(20)} == {13}
-    assert {stamps[id] for id in range(20, 40)} == {23}
+    assert {stamps[id] for id in range(20)} == {11}
+    assert {stamps[id] for id in range(20, 40)} == {21}
     assert stamps[50] == stamps[51]
-    assert stamps[50] in (33, 43)
+    assert stamps[50] in (31, 41)
 
 
 def test_the_command_upserts_a_batch_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,8 +316,7 @@ MEANWHILE: dict[str, Callable[[zskip.Table], object]] = {
 }
 
 
-@pytest.mark.parametrize("length", [1, LONG])
-@pytest.mark.parametrize("what", MEANWHILE)
+@pytest.mark.parametrize(("what", "length"), one_in(2, MEANWHILE, [1, LONG]))
 def test_what_another_writer_does_meanwhile_is_seen(what: str, length: int, tmp_path: Path) -> None:
     table = zskip.write(rows_of(list(range(40)), 1), tmp_path / "t", by=["id"], rows_per_file=10)
     done: list[object] = []

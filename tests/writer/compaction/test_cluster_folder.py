@@ -23,7 +23,7 @@ RANDOM = np.random.default_rng(18)
 NOW = timedelta(0)
 
 
-def rows(count: int = 600) -> pa.Table:
+def rows(count: int = 60) -> pa.Table:
     return pa.table(
         {
             "a": RANDOM.integers(0, 1000, count),
@@ -63,7 +63,7 @@ def contents(found: Any) -> list[str]:
 
 def test_it_keeps_the_rows_and_skips_more(folder: Path) -> None:
     before, plain = contents(zskip.index(folder).to_arrow()), listed(folder)
-    done = zskip.cluster(folder, by=["a", "b"], files=16)
+    done = zskip.cluster(folder, by=["a", "b"], files=8)
     table = zskip.open(folder)
     assert (done.version, done.files_rewritten, done.files_written) == (table.version, 6, len(table.plan().paths))
     assert contents(table.to_arrow()) == before
@@ -93,13 +93,13 @@ def test_a_listing_shows_no_row_twice_whatever_is_done_to_the_table(folder: Path
     plain = listed(folder)
     zskip.cluster(folder, by=["a", "b"], files=8)
     table = zskip.open(folder)
-    extra = table.to_arrow().slice(0, 50)
+    extra = table.to_arrow().slice(0, 20)
     table.append(extra)
     table.delete("a < 200")
     table.optimize(full=True)
     assert listed(folder) == plain
     table.overwrite(extra, files=2)
-    table = zskip.write(extra, folder, by="b", rows_per_file=20, mode="overwrite")
+    table = zskip.write(extra, folder, by="b", rows_per_file=5, mode="overwrite")
     assert listed(folder) == plain
     assert contents(table.to_arrow()) == contents(extra)
     assert {"_data" in path for path in table.plan().paths} == {True}
@@ -116,7 +116,7 @@ def test_vacuum_removes_the_replaced_files_and_no_others(folder: Path) -> None:
     kept = table.vacuum("1 day")
     assert not kept.paths
     assert f"less than 1 day ago (older_than): {len(old)}" in str(kept)
-    assert stale.count() == 3600 - 600 + 10 + 10
+    assert stale.count() == 360 - 60 + 10 + 10
     would = table.vacuum(NOW, dry_run=True)
     gone = table.vacuum(NOW)
     assert set(gone.paths) >= {str(path.relative_to(folder)) for path in old[1:]}
@@ -158,10 +158,10 @@ def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monk
         with pytest.raises(CommitConflict, match=r"late\.parquet.*run it again"):
             zskip.cluster(folder, by=["a"], files=4)
     table = zskip.open(folder)
-    assert table.count() == 3610
+    assert table.count() == 370
     assert table.version == (1 if moment == "before the commit" else 3)
     assert zskip.cluster(folder, by=["a"], files=4).files_rewritten == 7
-    assert zskip.open(folder).count() == 3610
+    assert zskip.open(folder).count() == 370
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -204,7 +204,7 @@ def test_another_commit_meanwhile_is_a_conflict(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(compact, "require_same_rows", other)
     with pytest.raises(CommitConflict, match=r"version 2 .* meanwhile"):
         zskip.cluster(folder, by=["a"], files=4)
-    assert zskip.open(folder).count() == 3600
+    assert zskip.open(folder).count() == 360
     assert len(list((folder / "_data").rglob("*.pq"))) == len(zskip.open(folder).plan().paths)
 
 

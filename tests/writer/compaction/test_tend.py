@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import subprocess
-import sys
+import queue
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -19,28 +20,12 @@ from zskip.core.receipts import Optimized, Step, Vacuumed
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.writer.compaction import compact
 
-APPENDER = """
-import itertools
-import pathlib
-import sys
-import time
-import zskip
-from tests.writer.compaction.test_optimize import rows_of
-table, stop = zskip.open(sys.argv[1]), pathlib.Path(sys.argv[2])
-for seed in itertools.count(100):
-    if stop.exists():
-        break
-    table.append(rows_of(100, seed))
-    print(seed, flush=True)
-    time.sleep(0.05)
-"""
-
 
 def grown(path: Path) -> zskip.Table:
-    """A table with ten appends."""
-    table = zskip.write(rows_of(20_000, 1), path, by=["a", "b"], files=10)
-    for seed in range(2, 12):
-        table.append(rows_of(600, seed))
+    """A table with six appends."""
+    table = zskip.write(rows_of(4_000, 1), path, by=["a", "b"], files=4)
+    for seed in range(2, 8):
+        table.append(rows_of(120, seed))
     return table
 
 
@@ -97,27 +82,31 @@ def test_what_no_budget_is_left_for_is_left_and_reported(tmp_path: Path, monkeyp
             table.tend(max_seconds=wrong)  # type: ignore[arg-type]
 
 
-def test_a_process_that_appends_meanwhile_loses_nothing(tmp_path: Path) -> None:
-    path, stop = tmp_path / "t", tmp_path / "stop"
-    table = zskip.write(rows_of(5000, 1), path, by=["a"], files=5)
-    command = [sys.executable, "-c", APPENDER, str(path), str(stop)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as appender:
-        assert appender.stdout is not None
-        seeds = [int(appender.stdout.readline())]
-        optimized = 0
-        while optimized < 2:
-            done = steps(table.tend(older_than="1 hour"))
-            assert isinstance(done["vacuum"].receipt, Vacuumed)
-            optimized += (
-                isinstance(done["optimize"].receipt, Optimized) and done["optimize"].receipt.files_rewritten > 0
-            )
-            seeds.append(int(appender.stdout.readline()))  # at least one append between two rounds
-        stop.touch()
-        seeds += map(int, appender.stdout)
-        assert appender.wait() == 0
+def test_what_is_appended_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(1000, 1), tmp_path / "t", by=["a"], files=5)
+    stop, appended = threading.Event(), queue.SimpleQueue[int]()
+
+    def append() -> None:
+        for seed in itertools.count(100):
+            if stop.is_set():
+                break
+            zskip.open(tmp_path / "t").append(rows_of(20, seed))
+            appended.put(seed)
+
+    appender = threading.Thread(target=append)
+    appender.start()
+    seeds, optimized = [], 0
+    while optimized < 2:
+        seeds.append(appended.get(timeout=60))  # at least one append between two rounds
+        done = steps(table.tend(older_than="1 hour"))
+        assert isinstance(done["vacuum"].receipt, Vacuumed)
+        optimized += isinstance(done["optimize"].receipt, Optimized) and done["optimize"].receipt.files_rewritten > 0
+    stop.set()
+    appender.join()
+    seeds += [appended.get() for _ in range(appended.qsize())]
     table.tend()
-    appended = [id for seed in seeds for id in rows_of(100, seed)["id"].to_pylist()]
-    assert ids(zskip.open(path)) == sorted(rows_of(5000, 1)["id"].to_pylist() + appended)
+    expected = [id for seed in seeds for id in rows_of(20, seed)["id"].to_pylist()]
+    assert ids(zskip.open(tmp_path / "t")) == sorted(rows_of(1000, 1)["id"].to_pylist() + expected)
     assert table.verify(["a < 100"], sample=None).clean
 
 
