@@ -7,12 +7,12 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
-
-import pytest
 
 from tests import ROOT
 
@@ -156,6 +156,23 @@ FILE_METHODS = {"read_text", "write_text", "read_bytes", "write_bytes", "unlink"
 HARMLESS_OS = {"cpu_count", "environ", "fspath", "getpid", "sched_getaffinity", "PathLike", "path", "sep", "name"}
 
 
+def test_what_is_imported_comes_with_zskip_or_an_extra() -> None:
+    """No module that only the extra `dev` would bring, but those of objects that the user hands over."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    wanted = [*project["dependencies"], *(one for name in names for one in extras[name])]
+    brought = {re.split(r"[^\w.-]", one)[0].lower() for one in wanted}
+    modules = {name.partition(".")[0] for file in MODULES for _, name in imports(file)} - {*sys.stdlib_module_names}
+    homes = packages_distributions()
+    others = {name for name in modules if not brought & {home.lower() for home in homes.get(name, [name])}}
+    assert others - {"zskip", "_typeshed", "typing_extensions"} == {
+        *("boto3", "botocore"),  # for profiles alone; the error says to install boto3
+        *("datafusion", "ibis"),  # the user's own objects
+        "py4j",  # comes with pyspark
+    }
+
+
 def test_sqlglot_is_imported_only_where_sql_is_read() -> None:
     importing = [module for module in MODULES if any(name.split(".")[0] == "sqlglot" for _, name in imports(module))]
     assert [dotted(module) for module in importing if not lies_in(module, SQL_ROOMS)] == []
@@ -190,60 +207,35 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
     assert not lies_in(PACKAGE / "core" / "schema.py", FILE_ROOMS)
 
 
-FRESH = """
-import json, sys, time
-start = time.perf_counter()
-import pyarrow
-between = time.perf_counter()
-import zskip
-end = time.perf_counter()
-loaded = [name for name in ("duckdb", "pyspark", "altair", "pandas", "polars") if name in sys.modules]
-missing = [name for name in zskip.__all__ if not hasattr(zskip, name)]
-loaded += [name for name in ("pyspark", "altair", "pandas", "polars") if name in sys.modules]
-print(json.dumps({"arrow": between - start, "zskip": end - between, "loaded": loaded, "missing": missing}))
+FIRST_CALLS = {
+    "import zskip": ("duckdb", "pyspark", "altair", "pandas", "polars"),
+    "zskip.open(path)": ("sqlglot", "pandas", "pyarrow.compute", "duckdb", "zskip.pruning", "zskip.writer.compaction"),
+    "zskip.sql(f\"FROM '{path}' WHERE a = 7\").fetchall()": ("sqlglot", "pandas", "pyarrow.compute", "zskip.pruning"),
+    "[getattr(zskip, name) for name in zskip.__all__]": ("pyspark", "altair", "pandas", "polars"),
+    "zskip.spark, zskip.plot, zskip.layouts, zskip.curves, zskip.bench": ("pyspark", "pandas"),
+    "zskip.polars.scan(path)": ("pyspark",),
+}
+"""What the calls of one process, one after another, do not load; those over a table of few files."""
+
+CALLS_ALONE = """
+import json, sys
+path, calls, loaded = sys.argv[1], json.loads(sys.argv[2]), {}
+for call, names in calls.items():
+    exec(call)
+    loaded[call] = [name for name in names if name in sys.modules]
+print(json.dumps(loaded))
 """
 
 
-def test_import_is_light(record_property: pytest.RecordProperty) -> None:
-    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
-    facts = json.loads(done.stdout)
-    assert facts["loaded"] == []
-    assert facts["missing"] == []
-    # A figure, not a limit: machines differ.
-    record_property("import_time_against_pyarrow", round(facts["zskip"] / facts["arrow"], 2))
-
-
-FIRST_CALLS = {
-    "zskip.open(sys.argv[1])": (
-        "sqlglot",
-        "pandas",
-        "pyarrow.compute",
-        "duckdb",
-        "zskip.pruning",
-        "zskip.writer.compaction",
-    ),
-    "zskip.sql(f\"FROM '{sys.argv[1]}' WHERE a = 7\").fetchall()": (
-        "sqlglot",
-        "pandas",
-        "pyarrow.compute",
-        "zskip.pruning",
-    ),
-    "zskip.polars.scan(sys.argv[1])": ("pyspark",),
-    "zskip.spark, zskip.plot, zskip.layouts, zskip.curves, zskip.bench": ("pyspark", "pandas"),
-}
-"""What the first call of a process does not load, over a table of few files."""
-
-
-@pytest.mark.parametrize("call", FIRST_CALLS)
-def test_a_first_call_loads_what_it_needs(call: str, tmp_path: Path) -> None:
+def test_the_first_calls_load_what_they_need(tmp_path: Path) -> None:
     import pyarrow as pa
 
     import zskip
 
     zskip.write(pa.table({"a": range(100)}), tmp_path / "t", by="a", files=10)
-    code = f"import sys, zskip\n{call}\nprint([name for name in {FIRST_CALLS[call]} if name in sys.modules])"
-    command = [sys.executable, "-c", code, str(tmp_path / "t")]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+    command = [sys.executable, "-c", CALLS_ALONE, str(tmp_path / "t"), json.dumps(FIRST_CALLS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {call: [] for call in FIRST_CALLS}
 
 
 def test_the_public_face_is_small() -> None:

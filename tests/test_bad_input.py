@@ -297,13 +297,10 @@ def test_bad_input_is_refused_and_leaves_nothing(
     assert not (tmp_path / "made").exists() or zskip.open(tmp_path / "made").version == 1
 
 
-@pytest.mark.parametrize("damage", ["truncated", "not parquet"])
-def test_a_corrupt_file_is_named(damage: str, tmp_path: Path) -> None:
-    source = tmp_path / "raw"
-    source.mkdir()
-    pq.write_table(ROWS, source / "good.parquet")
-    content = (source / "good.parquet").read_bytes()
-    (source / "worse.parquet").write_bytes(content[:-200] if damage == "truncated" else b"hello")
+@pytest.mark.parametrize("length", [-200, 5])
+def test_a_corrupt_file_is_named(length: int, tmp_path: Path) -> None:
+    source = placed(tmp_path / "raw" / "good.parquet")
+    placed(source / "worse.parquet", (source / "good.parquet").read_bytes()[:length])
     with pytest.raises(CorruptFile, match=r"worse\.parquet"):
         zskip.index(source)
     with pytest.raises(CorruptFile, match=r"worse\.parquet"):
@@ -325,18 +322,16 @@ def test_a_file_that_arrow_cannot_decode_is_named(tmp_path: Path) -> None:
 
 def test_files_of_others_are_named_and_no_table_is_written_among_them(tmp_path: Path) -> None:
     for number in range(3):
-        pq.write_table(pa.table({"a": [number]}), tmp_path / f"{number}.parquet")
+        placed(tmp_path / f"{number}.parquet", pa.table({"a": [number]}))
     with pytest.raises(zskip.TableNotFound, match=r"but 3 Parquet files\. Index them by zskip\.index\(path\)"):
         zskip.open(tmp_path)
     with pytest.raises(zskip.TableExists, match=r"0\.parquet and 2 more\. Lay them out in place by zskip\.cluster"):
         zskip.write(pa.table({"a": [7]}), tmp_path, by="a")
     assert not (tmp_path / "_zskip").exists()
     assert zskip.write(pa.table({"a": [7]}), tmp_path, by="a", mode="append").count() == 1
-    indexed = tmp_path / "indexed"
-    indexed.mkdir()
-    pq.write_table(pa.table({"a": [1]}), indexed / "a.parquet")
+    indexed = zskip.index(placed(tmp_path / "indexed" / "a.parquet", pa.table({"a": [1]})))
     with pytest.raises(zskip.InvalidOption, match=r"zskip\.cluster\(path, by=…\) lays them out"):
-        zskip.index(indexed).append(pa.table({"a": [7]}))
+        indexed.append(pa.table({"a": [7]}))
 
 
 def test_a_source_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
@@ -354,27 +349,22 @@ FULL_DISK = """
 import resource, signal, sys
 import numpy as np, pyarrow as pa
 import zskip, zskip.table, zskip.writer.write
-most, count = map(int, sys.argv[2:])
-rows = pa.table({"n": np.random.default_rng(0).integers(0, 1 << 60, count)})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-try:
-    zskip.write(rows, sys.argv[1], by=["n"], files=2)
-except OSError as error:
-    print(error.errno)
+for most, count in ((300_000, 200_000), (700, 2)):  # in a data file, and in the entry of the log
+    rows = pa.table({"n": np.random.default_rng(0).integers(0, 1 << 60, count)})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, 300_000))
+    try:
+        zskip.write(rows, sys.argv[1], by=["n"], files=2)
+    except OSError as error:
+        print(error.errno)
 """
 
 
-@pytest.mark.parametrize(
-    ("most", "rows"), [(300_000, 200_000), (700, 2)], ids=["in a data file", "in the entry of the log"]
-)
-def test_a_disk_that_takes_no_more_bytes(most: int, rows: int, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
     """The kernel itself refuses a file of more bytes in mid-write, as it does when a disk is full."""
-    arguments = [str(tmp_path / "t"), str(most), str(rows)]
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, *arguments], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert int(done.stdout) == errno.EFBIG
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "t")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == [str(errno.EFBIG)] * 2
     assert nothing_left(tmp_path / "t")
 
 
@@ -405,14 +395,9 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.plan(5),  # type: ignore[arg-type]
         lambda: table.delete(None),  # type: ignore[arg-type]
         lambda: table.restore(None),  # type: ignore[arg-type]
-        lambda: zskip.open(tmp_path / "t", version="1"),  # type: ignore[arg-type]
         lambda: zskip.open(tmp_path / "t", as_of=datetime.date(2030, 1, 1)),  # type: ignore[arg-type]
         lambda: zskip.open(5),  # type: ignore[arg-type]
         lambda: table.history("3"),  # type: ignore[arg-type]
-        lambda: table.verify(random=-1),
-        lambda: table.verify(random=None),  # type: ignore[arg-type]
-        lambda: table.verify(timezone=None),  # type: ignore[arg-type]
-        lambda: table.verify(["n = 1"], sample=-1),
         lambda: table.plan("n = ?", params=5),  # type: ignore[arg-type]
         lambda: table.plan("n = ?", params="7"),
         lambda: table.plan("n = ?", params={7}),  # type: ignore[arg-type]
@@ -428,19 +413,14 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.append(ROWS, batch=("a", 10**5000)),
         lambda: table.append(ROWS, batch=("a", -1)),
         lambda: table.clustering(5),  # type: ignore[arg-type]
-        lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
-        lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.sql(None),  # type: ignore[arg-type]
         lambda: zskip.explain([]),  # type: ignore[arg-type]
         lambda: zskip.explain("SELECT ?", params=5),  # type: ignore[arg-type]
-        lambda: zskip.read(tmp_path / "t", into=None),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
         lambda: zskip.sql("SELECT ?", params=5),  # type: ignore[arg-type]
         lambda: zskip.index(tmp_path / "i", statistics=5, schema=ROWS.schema),  # type: ignore[arg-type]
-        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights="a"),  # type: ignore[arg-type]
         lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights=["a"]),  # type: ignore[list-item]
         lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights={"n": "a"}),  # type: ignore[dict-item]
-        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], seed="x"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidOption, match="not "):
             wrong()
@@ -507,11 +487,12 @@ WORDS = ("comment", "if", "list", "map", "object", "range", "row", "set", "struc
 def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: Path) -> None:
     rows = pa.table({word: list(range(1000)) for word in WORDS})
     table = zskip.write(rows, tmp_path / "t", by=WORDS[0], files=10)
-    for word in WORDS:
-        for sql, count in (
-            ("{w} = 5", 1), ("{w} > 3 AND {w} < 9", 5), ("{w} IN (5, 6)", 2), ("NOT {w} >= 4", 4), ("{w} + 1 = 6", 1),
-            ("{w} BETWEEN 1 AND 7 OR ({w}) = 9", 8), ("{w} IS NOT NULL AND abs({w}) <= 5", 6), ("5 = {w}", 1),
-        ):  # fmt: skip
+    forms = [
+        ("{w} = 5", 1), ("{w} > 3 AND {w} < 9", 5), ("{w} IN (5, 6)", 2), ("NOT {w} >= 4", 4), ("{w} + 1 = 6", 1),
+        ("{w} BETWEEN 1 AND 7 OR ({w}) = 9", 8), ("{w} IS NOT NULL AND abs({w}) <= 5", 6), ("5 = {w}", 1),
+    ]  # fmt: skip
+    for place, word in enumerate(WORDS):
+        for sql, count in forms[place % 3 :: 3]:
             plan = table.plan(sql.replace("{w}", word.upper()), dialect=dialect)
             assert plan.skipped.files.part >= 9, sql
             if dialect == "duckdb":
@@ -527,10 +508,8 @@ HUNDRED = pa.table({"a": range(100)})
 
 
 def iceberg_folder(folder: Path, metadata: bytes, name: str = "v1.metadata.json") -> Path:
-    (folder / "metadata").mkdir(parents=True)
-    (folder / "metadata" / name).write_bytes(metadata)
-    pq.write_table(HUNDRED, folder / "x.parquet")
-    return folder
+    placed(folder / "metadata" / name, metadata)
+    return placed(folder / "x.parquet", HUNDRED)
 
 
 @pytest.mark.parametrize("name", ["v1.metadata.json.gz", "version-hint.text", "v1.gz.metadata.json"])
@@ -561,23 +540,23 @@ def test_a_long_value_in_the_name_of_a_folder(tmp_path: Path) -> None:
     assert fits.plan("p > 'w'").count() == 1
 
 
-def remove_temporaries(folder: Path) -> None:
-    for path in folder.rglob("*.tmp"):
-        path.unlink()
-
-
 def test_a_writer_whose_file_was_vacuumed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stood still for longer than the vacuum's time: a FileNotFoundError of a name that nobody knows."""
+
+    def remove_temporaries() -> None:
+        for path in tmp_path.rglob("*.tmp"):
+            path.unlink()
+
     storage = open_storage(tmp_path)
     file = storage.open_writer("part.parquet")
     file.write(b"x" * 100)
-    remove_temporaries(tmp_path)
+    remove_temporaries()
     with pytest.raises(FilesRemoved, match=r"part\.parquet was removed while it was written, by a vacuum"):
         file.close()
     link = os.link
 
     def stalled(source: str, target: str) -> None:
-        remove_temporaries(tmp_path)
+        remove_temporaries()
         link(source, target)
 
     monkeypatch.setattr(os, "link", stalled)
@@ -586,32 +565,20 @@ def test_a_writer_whose_file_was_vacuumed_says_so(tmp_path: Path, monkeypatch: p
     assert not storage.exists("entry")
 
 
-def replaced(path: Path) -> None:
-    before = path.stat()
-    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
-
-
-def removed(path: Path) -> None:
-    path.unlink()
-
-
-@pytest.mark.parametrize("sql", ["a >= 0", "a BETWEEN 0 AND 99", None])
-def test_a_count_is_of_what_a_read_finds(sql: str | None, tmp_path: Path) -> None:
-    """A foreign file that was replaced after the plan was counted as it had been."""
+def test_a_count_is_of_what_a_read_finds(tmp_path: Path) -> None:
+    """A foreign file that was replaced after the plan was counted as it had been; one that is gone is named."""
     for name in ("x", "y"):
-        pq.write_table(HUNDRED, tmp_path / f"{name}.parquet")
-    plan = zskip.index(tmp_path).plan(sql)
-    assert plan.count() == 200
-    replaced(tmp_path / "x.parquet")
-    assert plan.count() == plan.to_arrow().num_rows == 100
-
-
-def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
-    pq.write_table(HUNDRED, tmp_path / "x.parquet")
-    plan = zskip.index(tmp_path).plan("a >= 0")
-    removed(tmp_path / "x.parquet")
-    for read in (plan.count, plan.to_arrow):
+        placed(tmp_path / f"{name}.parquet", HUNDRED)
+    table, file = zskip.index(tmp_path), tmp_path / "x.parquet"
+    plans = [table.plan(sql) for sql in ("a >= 0", "a BETWEEN 0 AND 99", None)]
+    assert [plan.count() for plan in plans] == [200] * 3
+    before = file.stat()
+    placed(file, HUNDRED.slice(0, 0))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+    for plan in plans:
+        assert plan.count() == plan.to_arrow().num_rows == 100
+    file.unlink()
+    for read in (plans[0].count, plans[0].to_arrow):
         with pytest.raises(TableNotFound, match=r"x\.parquet"):
             read()
 
@@ -619,7 +586,7 @@ def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
 def test_an_optimize_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
     """It said that the file is not a complete one of Parquet."""
     table = zskip.write(HUNDRED, tmp_path, by="a", files=2)
-    removed(Path(table.plan().paths[0]))
+    Path(table.plan().paths[0]).unlink()
     with pytest.raises(TableNotFound, match=r"part-000000-.*\.parquet.* is gone"):
         table.optimize(full=True)
 
@@ -631,9 +598,8 @@ def test_a_damaged_file_is_named_by_a_plans_reads(managed: bool, tmp_path: Path)
     if managed:
         table = zskip.write(rows, tmp_path / "t", by="a", files=4)
     else:
-        (tmp_path / "t").mkdir()
         for number in range(4):
-            pq.write_table(rows.slice(number * 25, 25), tmp_path / "t" / f"{number}.parquet")
+            placed(tmp_path / "t" / f"{number}.parquet", rows.slice(number * 25, 25))
         table = zskip.index(tmp_path / "t")
     planned = table.plan("a % 2 = 0")
     damaged = Path(planned.paths[2])
@@ -757,26 +723,16 @@ def test_times_at_the_ends_of_years_stand_in_lists(unit: str, tmp_path: Path) ->
     assert len(table.plan(f"t NOT IN ({ends})").to_arrow()) == 2
 
 
-READS: dict[str, Callable[[zskip.Table], object]] = {
-    "to_arrow": lambda table: table.plan(MISSPELT).to_arrow(),
-    "to_duckdb": lambda table: table.plan(MISSPELT).to_duckdb(),
-    "count": lambda table: table.plan(MISSPELT).count(),
-    "delete": lambda table: table.delete(MISSPELT),
-}
-MISSPELT = "lowr(s) = 'a'"
-
-
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_misspelt_function_is_underlined_in_the_predicate(
-    read: Callable[[zskip.Table], object], tmp_path: Path
-) -> None:
+def test_a_misspelt_function_is_underlined_in_the_predicate(tmp_path: Path) -> None:
     """And zskip's own SQL, with its parameters, is not shown."""
-    table = zskip.write(pa.table({"s": ["a", "b"]}), tmp_path / "t", by="s")
-    with pytest.raises(duckdb.CatalogException, match="name lowr does not exist") as caught:
-        read(table)
-    assert "  lowr(s) = 'a'\n  ^^^^" in str(caught.value)
-    assert "read_parquet" not in str(caught.value)
-    assert 'Did you mean "lower"?' in table.plan(MISSPELT).explain()
+    table, misspelt = zskip.write(pa.table({"s": ["a", "b"]}), tmp_path / "t", by="s"), "lowr(s) = 'a'"
+    plan = table.plan(misspelt)
+    for read in (plan.to_arrow, plan.to_duckdb, plan.count, lambda: table.delete(misspelt)):
+        with pytest.raises(duckdb.CatalogException, match="name lowr does not exist") as caught:
+            read()
+        assert "  lowr(s) = 'a'\n  ^^^^" in str(caught.value)
+        assert "read_parquet" not in str(caught.value)
+    assert 'Did you mean "lower"?' in plan.explain()
 
 
 @pytest.mark.parametrize(
@@ -802,13 +758,14 @@ def test_a_file_that_does_not_fit_is_named(rows: dict[str, Any], message: str, t
 
 
 def test_an_interrupt_of_duckdb_is_a_keyboard_interrupt(tmp_path: Path) -> None:
-    table = zskip.write(pa.table({"a": np.arange(2_000_000) % 100}), tmp_path / "t", by="a", files=2)
+    table = zskip.write(pa.table({"a": np.arange(200_000) % 100}), tmp_path / "t", by="a", files=2)
     child = f"""
 import os, signal, threading, zskip
 table = zskip.open({str(tmp_path / "t")!r})
-threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+table.delete("list_sum(range(a)) < 0")  # so that all is loaded
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    table.delete("list_sum(range(100 + a)) < 0")
+    table.delete("list_sum(range(4_000 + a)) < 0")
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -19,7 +19,19 @@ import zskip
 from zskip.cli.main import main
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
-PREDICATES = 30
+PREDICATES = [
+    "ts >= TIMESTAMPTZ '2018-03-24 17:16:00+00' AND ts < TIMESTAMPTZ '2018-03-24 17:16:00+00' + INTERVAL 10 SECONDS",
+    "date_trunc('minute', ts) = TIMESTAMPTZ '2018-03-24 17:20:00+00'",
+    '"id.orig_h" LIKE \'10.47.2%\' AND "id.resp_p" = 443',
+    '"id.resp_p" IN (53, 22, NULL) AND "id.resp_h" > \'10.9\'',
+    'NOT ("id.resp_p" > 100 OR query IS NULL)',
+    "qtype_name = 'PTR' AND \"id.orig_p\" BETWEEN 30000 AND 40000",
+    "(rtt > 0.5 OR server_name LIKE '%.com') AND ts < TIMESTAMPTZ '2018-03-24 17:17:00+00'",
+    "established IS NOT TRUE AND \"id.orig_h\" = '10.47.1.100'",
+    "\"id.resp_h\" NOT IN ('10.0.0.100', '10.47.1.1') AND \"id.orig_h\" <= '10.128.0.199'",
+    "server_name IS NULL AND query = 'nowhere'",
+]
+"""What analysts ask, of every width."""
 
 
 @pytest.fixture(scope="module")
@@ -48,53 +60,6 @@ def table(folder: Path) -> zskip.Table:
     return zskip.open(folder)
 
 
-def literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return f"TIMESTAMPTZ '{value.isoformat(sep=' ')}'"
-
-
-def random_predicate(rows: list[dict[str, Any]], dice: random.Random, depth: int = 2) -> str:
-    """A predicate that analysts ask, with values that the data has, or nearly has."""
-    if depth and dice.random() < 0.55:
-        left, right = (random_predicate(rows, dice, depth - 1) for _ in range(2))
-        joined = f"({left}) {dice.choice(['AND', 'AND', 'OR'])} ({right})"
-        return f"NOT ({joined})" if dice.random() < 0.15 else joined
-    name = dice.choice([*BY, *BY, "id.orig_p", "query", "qtype_name", "rtt", "server_name", "established"])
-    column = f'"{name}"'
-    values = [literal(dice.choice(rows)[name]) for _ in range(3)]
-    low, high = sorted(values[:2])
-    shapes = [
-        f"{column} = {values[0]}",
-        f"{column} = {values[0]}",
-        f"{column} {dice.choice(['<', '<=', '>', '>=', '<>'])} {values[0]}",
-        f"{column} BETWEEN {low} AND {high}",
-        f"{column} IN ({', '.join(values)})",
-        f"{column} NOT IN ({', '.join(values)})",
-        f"{column} IS {dice.choice(['', 'NOT '])}NULL",
-    ]
-    if name in ("id.orig_h", "id.resp_h", "query", "server_name"):
-        text = str(dice.choice(rows)[name] or "x").replace("'", "''")
-        shapes.append(f"{column} LIKE '{text[: dice.randrange(1, 8)]}%'")
-    if name == "ts":
-        shapes.append(f"date_trunc('minute', ts) = date_trunc('minute', {values[0]})")
-        shapes.append(f"ts >= {values[0]} AND ts < {values[0]} + INTERVAL 10 SECONDS")
-    return dice.choice(shapes)
-
-
-@pytest.fixture(scope="module")
-def predicates(raw: pa.Table) -> list[str]:
-    dice = random.Random(2018)
-    rows = raw.take(sorted(dice.sample(range(len(raw)), 500))).to_pylist()
-    return [random_predicate(rows, dice) for _ in range(PREDICATES)]
-
-
 def fingerprint(connection: duckdb.DuckDBPyConnection, source: str, **names: Any) -> tuple[Any, ...]:
     """Count and sum of hashes of the rows: equal for equal multisets of rows, whatever their order."""
     for name, rows in names.items():
@@ -103,25 +68,22 @@ def fingerprint(connection: duckdb.DuckDBPyConnection, source: str, **names: Any
     return found[0]
 
 
-def test_rows_equal_duckdb_over_the_raw_data(
-    table: zskip.Table, connection: duckdb.DuckDBPyConnection, predicates: list[str]
-) -> None:
-    skipped, full = 0, 0
-    for predicate in predicates:
+def test_rows_equal_duckdb_over_the_raw_data(table: zskip.Table, connection: duckdb.DuckDBPyConnection) -> None:
+    skipped = 0
+    for predicate in PREDICATES:
         plan = table.plan(predicate)
         ours = fingerprint(connection, "FROM ours", ours=plan.to_arrow())
         assert ours == fingerprint(connection, f"FROM raw WHERE {predicate}"), predicate
         skipped += 100 - len(plan.paths)
-        full += not plan.paths or ours[0] == 0
     # The predicates are of every width; that they skip a good part of the files shows that this test is not idle.
-    assert skipped > 20 * PREDICATES
+    assert skipped > 20 * len(PREDICATES)
 
 
 def test_a_sampled_host_skips_most_files(folder: Path, raw: pa.Table, capsys: pytest.CaptureFixture[str]) -> None:
     hosts = sorted(set(raw["id.orig_h"].to_pylist()))
     dice = random.Random(7)
     shares = []
-    for host in dice.sample(hosts, 10):
+    for host in dice.sample(hosts, 5):
         assert main(["plan", str(folder), f"\"id.orig_h\" = '{host}'", "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         shares.append(facts["skipped"]["files"]["skipped"] / facts["skipped"]["files"]["total"])
@@ -147,16 +109,16 @@ def test_without_its_index_the_folder_is_ordinary_parquet(
     fixtures: Path, tmp_path: Path, raw: pa.Table, connection: duckdb.DuckDBPyConnection
 ) -> None:
     path = tmp_path / "zeek"
-    zskip.write(raw.slice(0, 20_000), path, by=BY, files=10)
+    zskip.write(raw.slice(0, 4_000), path, by=BY, files=10)
     before = sorted(path.rglob("*.parquet"))
     assert before
     assert not [file for file in before if "_zskip" in file.parts], "a glob of Parquet would read the index as data"
     glob = fingerprint(connection, f"FROM read_parquet('{path}/**/*.parquet')")
-    assert glob == fingerprint(connection, "FROM cut", cut=raw.slice(0, 20_000))
+    assert glob == fingerprint(connection, "FROM cut", cut=raw.slice(0, 4_000))
     for part in sorted((path / "_zskip").rglob("*"), reverse=True):
         part.rmdir() if part.is_dir() else part.unlink()
     (path / "_zskip").rmdir()
     assert sorted(path.rglob("*.parquet")) == before
-    assert len(pd.read_parquet(path)) == len(pl.read_parquet(f"{path}/**/*.parquet")) == 20_000
+    assert len(pd.read_parquet(path)) == len(pl.read_parquet(f"{path}/**/*.parquet")) == 4_000
     assert glob == fingerprint(connection, f"FROM read_parquet('{path}/**/*.parquet')")
     assert fingerprint(connection, "FROM arrow", arrow=pq.read_table(path)) == glob

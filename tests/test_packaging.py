@@ -14,7 +14,6 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ import pytest
 
 import zskip
 from tests import ROOT
-from tests.test_architecture import MODULES, imports
 from zskip.errors import MissingDependency
 
 WRITE = 'import zskip; t = zskip.write(zskip.demo_data("flights"), "t", by=["date", "dest"], files=8); '
@@ -92,6 +90,8 @@ def test_every_extra_is_tried() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(FEATURES) == {"", *extras} - {"all", "bench", "docs", "dev"}
     assert set(extras["all"][0].partition("[")[2].rstrip("]").split(",")) == set(FEATURES) - {""}
+    # `zskip.spark.index` reads statistics through pandas, and pyspark itself does not ask for it.
+    assert {re.split(r"[<>=\[]", each)[0] for each in extras["spark"]} >= {"pyspark", "pandas"}
 
 
 @pytest.mark.slow
@@ -171,36 +171,20 @@ def test_the_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: py
         call(table, tmp_path / "other")
 
 
-def test_what_is_imported_comes_with_zskip_or_an_extra() -> None:
-    """No module that only the extra `dev` would bring, but those of objects that the user hands over."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(one for name in FEATURES if name for one in extras[name])]
-    brought = {re.split(r"[^\w.-]", one)[0].lower() for one in wanted}
-    modules = {name.partition(".")[0] for file in MODULES for _, name in imports(file)} - {*sys.stdlib_module_names}
-    homes = packages_distributions()
-    others = {name for name in modules if not brought & {home.lower() for home in homes.get(name, [name])}}
-    assert others - {"zskip", "_typeshed", "typing_extensions"} == {
-        *("boto3", "botocore"),  # for profiles alone; the error says to install boto3
-        *("datafusion", "ibis"),  # the user's own objects
-        "py4j",  # comes with pyspark
-    }
-
-
 # --- without pyspark, or without Java, everything of Spark raises one clear error, and nothing else of zskip minds ---
 
 
 _CALLS = """
 import json, sys
-if sys.argv[1] == "no pyspark":
-    sys.modules["pyspark"] = None  # an import of it fails
+sys.modules["pyspark"] = None  # an import of it fails
 import pyarrow as pa
 import zskip
 import zskip.spark as zs
 from zskip.bench import bench
+from zskip.errors import MissingDependency
 from zskip.spark.spark_backend import backend
 
-path = sys.argv[2]
+path = sys.argv[1]
 table = zskip.write(pa.table({"x": [1, 2, 3]}), path, by=["x"], files=2)
 assert table.plan("x = 2").to_arrow()["x"].to_pylist() == [2]
 calls = {
@@ -218,44 +202,36 @@ calls = {
     "verify": lambda: table.verify(engines=["spark"]),
     "bench": lambda: bench(table, ["x = 2"], spark=True),
 }
-refusals = {}
-for name, call in calls.items():
-    try:
-        call()
-    except zskip.ZskipError as error:
-        refusals[name] = [type(error).__name__, str(error)]
-assert zskip.open(path).version == 1
-assert len(refusals) == len(calls), set(calls) - set(refusals)
-print(json.dumps(refusals))
+
+def refusals():
+    found = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except MissingDependency as error:
+            found[name] = str(error)
+    assert zskip.open(path).version == 1
+    assert len(found) == len(calls), set(calls) - set(found)
+    return sorted(set(found.values()))
+
+without_pyspark = refusals()
+del sys.modules["pyspark"]
+print(json.dumps([without_pyspark, refusals()]))
 """
 
 
-def refusals(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
+def test_without_pyspark_and_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    no_java = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "nowhere")}
     done = subprocess.run(
-        [sys.executable, "-c", _CALLS, case, str(folder / "t")],
+        [sys.executable, "-c", _CALLS, str(tmp_path / "t")],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **no_java},
     )
     assert done.returncode == 0, done.stderr
-    return {(kind, message) for kind, message in json.loads(done.stdout).values()}
-
-
-def test_without_pyspark(tmp_path: Path) -> None:
-    wanted = ("MissingDependency", "Spark needs the package pyspark: pip install 'zskip[spark]'.")
-    assert refusals("no pyspark", tmp_path) == {wanted}
-
-
-def test_without_java(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    ((kind, message),) = refusals("no java", tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path / "nowhere"))
-    assert kind == "MissingDependency"
+    without_pyspark, without_java = json.loads(done.stdout)
+    assert without_pyspark == ["Spark needs the package pyspark: pip install 'zskip[spark]'."]
+    (message,) = without_java
     assert message.startswith("Spark needs Java 17 or later, and there is none at JAVA_HOME")
-
-
-def test_what_a_user_installs_for_spark_has_pandas() -> None:
-    """`zskip.spark.index` reads statistics through pandas, and pyspark itself does not ask for it."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {re.split(r"[<>=\[]", each)[0] for each in project["optional-dependencies"]["spark"]}
-    assert names >= {"pyspark", "pandas"}

@@ -31,11 +31,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> zskip.Table:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
     dice = np.random.default_rng(1)
     rows = {name: dice.integers(0, 10_000, 40_000) for name in ("item", "user", "price")}
-    return zskip.write(pa.table(rows), tmp_path / "t", by="item", files=40)
+    return zskip.write(pa.table(rows), tmp_path_factory.mktemp("kept") / "t", by="item", files=40).uri
+
+
+@pytest.fixture
+def table(kept: str, tmp_path: Path) -> zskip.Table:
+    return zskip.open(shutil.copytree(kept, tmp_path / "t"))
 
 
 READERS: dict[str, Callable[[zskip.Table], object]] = {
@@ -71,7 +76,7 @@ def test_what_readers_ask_is_logged_on_request(name: str, table: zskip.Table, ca
 def test_statements_that_no_file_could_skip_are_logged(files: int, tmp_path: Path) -> None:
     """Those were not planned over few files, nor when they came again, so that `tend` praised the layout."""
     dice = np.random.default_rng(1)
-    rows = {"id": range(20_000), "u": dice.integers(0, 10**6, 20_000), "s": ["v1", "v2"] * 10_000}
+    rows = {"id": range(2_000), "u": dice.integers(0, 10**6, 2_000), "s": ["v1", "v2"] * 1_000}
     table = zskip.write(pa.table(rows), tmp_path / "u", by="id", files=files)
     table.query_log.start()
     for condition in ("u = 77", "u BETWEEN 5 AND 9", "s = 'v1'", "id = 5"):
@@ -93,9 +98,20 @@ def test_a_log_keeps_its_newest_half(table: zskip.Table, monkeypatch: pytest.Mon
 
 def test_processes_write_one_log(table: zskip.Table) -> None:
     table.query_log.start()
-    asking = "import sys, zskip\nt = zskip.open(sys.argv[1])\nfor user in range(80): t.plan(f'user = {user}')"
-    asked = [subprocess.Popen([sys.executable, "-c", asking, table.uri]) for _ in range(2)]
-    assert [each.wait() for each in asked] == [0, 0]
+    asking = """
+import sys, zskip
+table = zskip.open(sys.argv[1])
+for user in range(80):
+    table.plan(f"user = {user}")
+    print(user, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", asking, table.uri], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for user in range(80):
+            table.plan(f"user = {user}")
+        other.stdout.read()
+    assert other.returncode == 0
     assert len(table.query_log.read()) == 160
 
 
