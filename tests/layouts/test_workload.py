@@ -239,14 +239,6 @@ def test_the_score_is_the_bytes_that_are_read():
     assert plain.bytes == pytest.approx((12 + 24) / 36 / 2)
 
 
-def test_even_queries_of_even_rows_cost_their_rows():
-    rows = READ_TABLE.select(["a", "b"])
-    workload = [f"a BETWEEN {low} AND {high}" for low, high in RANGES]
-    fitted = layouts.fit(rows, ["b"], files=10, workload=workload, total_rows=ROWS)
-    score = layouts.score(rows, fitted, ["b"], workload=workload)
-    assert score.cost == pytest.approx(score.read)
-
-
 def test_the_cost_of_a_box_is_the_expected_share_of_bytes():
     """What layouts are grown by is what they are scored by: chances of boxes times their bytes."""
     workload = ["SELECT a FROM t WHERE a < 300", "b > 900", "SELECT wide FROM t WHERE a = 5 AND b = 5"]

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import zskip
 from tests.parquet import compact_thrift as thrift
 from zskip.core.schema import Schema
 from zskip.errors import CorruptFile, SchemaMismatch
@@ -366,15 +365,6 @@ def test_one_damaged_file_does_not_stop_the_doctor(tmp_path: Path) -> None:
     report = audit.doctor(tmp_path)
     assert report.files == 2
     assert sorted(report.unreadable) == ["b.parquet", "d.parquet"]
-
-
-def test_an_index_names_the_damaged_file(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.parquet").write_bytes(by_arrow())
-    (tmp_path / "b.parquet").write_bytes(change(by_arrow(), (4,), repeat))
-    with pytest.raises(CorruptFile, match=r"b\.parquet"):
-        zskip.index(str(tmp_path))
-    assert not (tmp_path / "_zskip").exists()
 
 
 @pytest.mark.parametrize("byte", [0, 1, 2, 255])

@@ -14,7 +14,6 @@ import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -252,21 +251,6 @@ def test_no_nan_is_among_rows_that_are_all_null(tmp_path: Path) -> None:
     assert known.files.columns["f"].nan_count.to_pylist() == [1]
 
 
-def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"a": [3], "b": ["x"]}), tmp_path / "b.parquet")
-    _, files = read(tmp_path)
-    assert files.files.columns["b"].null_count.to_pylist() == [2, 0]
-    assert files.files.statistics().columns["b"].has_value.to_pylist() == [False, True]
-
-
-def test_a_column_of_another_case_is_not_taken_for_a_missing_one(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"A": [3]}), tmp_path / "b.parquet")
-    _, files = read(tmp_path, schema=Schema(pa.schema({"a": pa.int64()})))
-    assert files.files.columns["a"].null_count.to_pylist() == [0, None]
-
-
 def test_files_that_spell_a_column_differently_are_not_taken_for_a_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "s": [{"x": 1}]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": [2], "s": [{"X": 2}]}), tmp_path / "b.parquet")
@@ -359,21 +343,6 @@ def test_one_unknown_row_group_makes_its_file_unknown(tmp_path: Path) -> None:
     assert files.files.columns["f"].null_count.to_pylist() == [2]
 
 
-def test_hive_folders_are_columns(tmp_path: Path) -> None:
-    for folder in ("k=01/d=2018-03-24/n=5", "k=02/d=2018-03-25/n=-7", "k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/n="):
-        (tmp_path / folder).mkdir(parents=True)
-        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / folder / "a.parquet")
-    schema, files = read(tmp_path)
-    assert [schema.columns[name].type for name in ("k", "d")] == [pa.string(), pa.date32()]
-    by_path = dict(zip(files.path.to_pylist(), range(3), strict=True))
-    last = by_path["k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/n=/a.parquet"]
-    assert files.files.columns["k"].lower[last].as_py() == "a/b"
-    assert sorted(files.files.columns["k"].lower.to_pylist()) == ["01", "02", "a/b"]
-    assert files.files.columns["d"].null_count[last].as_py() == 2
-    assert files.files.columns["n"].null_count[last].as_py() is None
-    assert files.files.columns["n"].lower[last].as_py() is None
-
-
 def test_a_data_column_beside_a_folder_of_its_name_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a=5").mkdir()
     pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a=5" / "x.parquet")
@@ -410,16 +379,6 @@ def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
     commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
     found = Index(storage, log.load(storage)).files(None, list(schema.columns)).statistics
     assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
-
-
-def test_footers_of_a_memory_store(tmp_path: Path) -> None:
-    storage = open_storage("memory://footers/table")
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"a": pc.add(pa.array(range(1000)), 5)}), sink)
-    storage.put("a.parquet", sink.getvalue().to_pybytes())
-    _, files = footers.read(storage, ["a.parquet"])
-    assert files.files.columns["a"].lower.to_pylist() == [5]
-    assert files.etag[0].as_py()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 300), st.integers(0, 2**63 - 1)), min_size=1))

@@ -40,7 +40,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize(("folder", "deep"), [(False, False), (True, True)], indirect=["folder"])
 def test_every_year_is_read_from_an_indexed_folder(folder: Path, deep: bool) -> None:
     table = zskip.index(str(folder), deep=deep)
     assert table.schema.field("t").type == TYPE

@@ -475,23 +475,22 @@ def test_two_at_a_time_in_every_order(verbs: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "verbs",
+    ("verbs", "turns", "least"),
     [
-        ("append", "append", "vacuum"),
-        ("append", "restore", "vacuum"),
-        ("rewrite", "rewrite", "vacuum"),
-        ("append", "vacuum", "vacuum"),
-        ("append", "upkeep"),
+        (("append", "append", "vacuum"), COARSE, 400),
+        (("append", "restore", "vacuum"), COARSE, 400),
+        (("rewrite", "rewrite", "vacuum"), COARSE, 400),
+        (("append", "vacuum", "vacuum"), COARSE, 400),
+        (("append", "upkeep"), COARSE, 400),
+        (("append", "vacuum"), FINE, 50),
+        (("restore", "vacuum"), FINE, 50),
+        (("append", "append"), FINE, 50),
     ],
 )
-def test_other_verbs_and_a_vacuum_in_every_order(verbs: tuple[str, ...]) -> None:
-    assert explore(verbs) > 400
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verbs", [("append", "vacuum"), ("restore", "vacuum"), ("append", "append")])
-def test_two_at_a_time_in_every_order_of_all_their_calls(verbs: tuple[str, ...]) -> None:
-    assert explore(verbs, turns=FINE) > 50
+def test_more_verbs_and_all_their_calls_in_every_order(
+    verbs: tuple[str, ...], turns: frozenset[str], least: int
+) -> None:
+    assert explore(verbs, turns=turns) > least
 
 
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(1000, 1000 + LONG), marks=pytest.mark.slow)])

@@ -36,15 +36,19 @@ def rows(count: int = 60) -> pa.Table:
     )
 
 
-@pytest.fixture(params=["flat", "by day"])
+@pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """With folders by day, or flat where a test names it."""
     path = tmp_path / "events"
     for day in (1, 2):
-        inner = path / f"day={day}" if request.param == "by day" else path
+        inner = path if getattr(request, "param", "by day") == "flat" else path / f"day={day}"
         inner.mkdir(parents=True, exist_ok=True)
         for number in range(3):
             pq.write_table(rows(), inner / f"{day}-{number}.parquet", use_deprecated_int96_timestamps=number == 1)
     return path
+
+
+both_folders = pytest.mark.parametrize("folder", ["flat", "by day"], indirect=True)
 
 
 def listed(path: Path) -> list[str]:
@@ -61,6 +65,7 @@ def contents(found: Any) -> list[str]:
     return sorted(repr(row) for row in found.select(names).to_pylist())
 
 
+@both_folders
 def test_it_keeps_the_rows_and_skips_more(folder: Path) -> None:
     before, plain = contents(zskip.index(folder).to_arrow()), listed(folder)
     done = zskip.cluster(folder, by=["a", "b"], files=8)
@@ -89,6 +94,7 @@ def test_a_table_of_zskip_takes_another_kind_of_size(
     assert zskip.cluster(tmp_path / "t", **size).files_rewritten
 
 
+@both_folders
 def test_a_listing_shows_no_row_twice_whatever_is_done_to_the_table(folder: Path) -> None:
     plain = listed(folder)
     zskip.cluster(folder, by=["a", "b"], files=8)
@@ -105,6 +111,7 @@ def test_a_listing_shows_no_row_twice_whatever_is_done_to_the_table(folder: Path
     assert {"_data" in path for path in table.plan().paths} == {True}
 
 
+@both_folders
 def test_vacuum_removes_the_replaced_files_and_no_others(folder: Path) -> None:
     before = contents(zskip.index(folder).to_arrow())
     zskip.cluster(folder, by=["a"], files=4)
@@ -129,6 +136,7 @@ def test_vacuum_removes_the_replaced_files_and_no_others(folder: Path) -> None:
         stale.count()
 
 
+@both_folders
 def test_restore_goes_back_to_the_old_files(folder: Path) -> None:
     before = contents(zskip.index(folder).to_arrow())
     zskip.cluster(folder, by=["a"], files=4)

@@ -88,7 +88,7 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
     assert 1 - reached < (2 if len(table.clustering()) == 1 else 1.3) * (1 - skipped(table)) + 0.01
 
 
-@pytest.mark.parametrize(("rows", "nights"), [(100, 9), pytest.param(2000, 18, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rows", "nights"), [(100, 6), pytest.param(2000, 18, marks=pytest.mark.slow)])
 def test_a_table_that_grows_every_night_stays_sharp(rows: int, nights: int, tmp_path: Path) -> None:
     table = zskip.write(rows_of(rows, 1), tmp_path / "t", by=["at", "a"], rows_per_file=2000)
     for night in range(2, 2 + nights):
@@ -188,9 +188,9 @@ def test_many_short_nights_reach_what_their_limit_allows(tmp_path: Path) -> None
 
 
 def test_small_memory_is_enough(tmp_path: Path) -> None:
-    table = zskip.write(rows_of(30_000, 1), tmp_path / "t", by=["a", "b"], files=4)
-    for seed in range(2, 8):
-        table.append(rows_of(8_000, seed))
+    table = zskip.write(rows_of(20_000, 1), tmp_path / "t", by=["a", "b"], files=4)
+    for seed in range(2, 6):
+        table.append(rows_of(6_000, seed))
     before = ids(table)
     assert table.optimize(memory_limit="1MB").files_rewritten > 0
     assert table.optimize(full=True, memory_limit="1MB").files_rewritten > 0
