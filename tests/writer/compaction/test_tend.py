@@ -96,13 +96,16 @@ def test_what_is_appended_meanwhile_is_not_lost(tmp_path: Path) -> None:
     appender = threading.Thread(target=append)
     appender.start()
     seeds, optimized = [], 0
-    while optimized < 2:
-        seeds.append(appended.get(timeout=60))  # at least one append between two rounds
-        done = steps(table.tend(older_than="1 hour"))
-        assert isinstance(done["vacuum"].receipt, Vacuumed)
-        optimized += isinstance(done["optimize"].receipt, Optimized) and done["optimize"].receipt.files_rewritten > 0
-    stop.set()
-    appender.join()
+    try:
+        while optimized < 2:
+            seeds.append(appended.get(timeout=60))  # at least one append between two rounds
+            done = steps(table.tend(older_than="1 hour"))
+            assert isinstance(done["vacuum"].receipt, Vacuumed)
+            merged = done["optimize"].receipt
+            optimized += isinstance(merged, Optimized) and merged.files_rewritten > 0
+    finally:
+        stop.set()
+        appender.join()
     seeds += [appended.get() for _ in range(appended.qsize())]
     table.tend()
     expected = [id for seed in seeds for id in rows_of(20, seed)["id"].to_pylist()]
