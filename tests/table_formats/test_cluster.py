@@ -119,23 +119,23 @@ def laid_out(ids: list[int]) -> pa.Table:
 # What another program does to the columns of a table that is laid out by g, s.x and k, one change after the other; and
 # the columns of its layout then. Weights and queries of the layout name columns, too.
 COLUMNS_CHANGED: dict[str, list[tuple[Callable[[Any], object], list[str]]]] = {
-    "structs": [
-        (lambda columns: columns.rename_column("s", "r"), ["g", "r.x", "k"]),
-        (lambda columns: columns.rename_column("g", "v").rename_column("v", "g"), ["v", "r.x", "k"]),
-        (lambda columns: columns.delete_column("r"), ["v", "k"]),
-    ],
     "names": [
         (lambda columns: columns.rename_column("g", "h"), ["h", "s.x", "k"]),
         (lambda columns: columns.add_column("n", LongType()), ["h", "s.x", "k"]),
         (lambda columns: columns.delete_column("h"), ["s.x", "k"]),
     ],
+    "structs": [
+        (lambda columns: columns.rename_column("s", "r"), ["g", "r.x", "k"]),
+        (lambda columns: columns.rename_column("g", "v").rename_column("v", "g"), ["v", "r.x", "k"]),
+        (lambda columns: columns.delete_column("r"), ["v", "k"]),
+    ],
     "the key alone": [(lambda columns: columns.delete_column("g").delete_column("s"), ["k"])],
 }
 LAYOUT_OPTIONS: dict[str, dict[str, Any]] = {
-    "": {},
+    "workload": {"workload": ["g = 3", "s.x = '1' AND k < 3", "SELECT k FROM t WHERE g > 5 AND k > 3"]},
     "weights": {"weights": [3, 1, 1]},
     "weights by name": {"weights": {"g": 3, "s.x": 1, "k": 1}},
-    "workload": {"workload": ["g = 3", "s.x = '1' AND k < 3", "SELECT k FROM t WHERE g > 5 AND k > 3"]},
+    "": {},
 }
 
 
@@ -261,26 +261,16 @@ def test_bounds_of_rare_letters_keep_their_rows(tmp_path: Path) -> None:
         assert read.column("s").to_pylist() == [name]
 
 
-def test_an_object_is_opened_at_its_version(tmp_path: Path) -> None:
-    for first in (0, 10):
-        write_deltalake(tmp_path, pa.table({"i": range(first, first + 10)}), mode="append")
-    assert zskip.open(DeltaTable(tmp_path, version=0)).count() == 10
-    assert zskip.open(DeltaTable(tmp_path)).count() == 20
-
-
-def test_files_by_name_in_a_statement_are_refused(tmp_path: Path) -> None:
-    write_deltalake(tmp_path, pa.table({"i": range(10)}))
-    DeltaTable(tmp_path).delete("i < 5")
-    with pytest.raises(ForeignTable, match=r"zskip\.open"):
-        zskip.sql(f"SELECT count(*) FROM '{tmp_path}/*.parquet'")
-
-
-def test_objects_of_libraries_are_sources_and_tables_of_statements(tmp_path: Path) -> None:
-    write_deltalake(tmp_path / "d", pa.table({"i": range(10)}))
-    table = DeltaTable(tmp_path / "d")
+def test_objects_of_libraries_are_opened_and_are_sources_and_tables_of_statements(tmp_path: Path) -> None:
+    table = Delta(tmp_path, *(pa.table({"i": range(first, first + 10)}) for first in (0, 10)))
+    assert zskip.open(DeltaTable(table.path, version=0)).count() == 10
+    assert zskip.open(DeltaTable(table.path)).count() == 20
     table.delete("i < 5")
-    assert zskip.write(table, tmp_path / "new", by=["i"]).count() == 5
-    assert zskip.sql("SELECT count(*) FROM t", tables={"t": table}).fetchall() == [(5,)]
+    now = DeltaTable(table.path)
+    assert zskip.write(now, tmp_path / "new", by=["i"]).count() == 15
+    assert zskip.sql("SELECT count(*) FROM t", tables={"t": now}).fetchall() == [(15,)]
+    with pytest.raises(ForeignTable, match=r"zskip\.open"):
+        zskip.sql(f"SELECT count(*) FROM '{table.path}/*.parquet'")
 
 
 def with_writer_feature(path: Path, feature: str) -> None:

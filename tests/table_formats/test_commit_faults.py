@@ -22,7 +22,6 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from sqlalchemy.exc import OperationalError
 
 import zskip
 from tests.clouds import Place
@@ -177,12 +176,9 @@ def test_an_append_while_a_commit_is_undone_leaves_no_gap(tmp_path: Path, monkey
 
 UNKNOWN = CommitStateUnknownException("502 Bad Gateway")
 CONFLICT = CommitFailedException("ConcurrentModificationException")
-LOCKED = OperationalError("UPDATE", {}, Exception("database is locked"))
 ICEBERG_FAULTS: dict[str, Callable[[], Fault]] = {
     "fails before": lambda: Fault(OSError("the network is down"), said=UncertainCommit),
     "an answer of 502 although done": lambda: Fault(after=UNKNOWN),
-    "the catalog's database fails after it is done": lambda: Fault(after=LOCKED),
-    "the catalog's database fails before": lambda: Fault(LOCKED, said=UncertainCommit),
     "another class of error after it is done": lambda: Fault(after=KeyError("metadata")),
     "a conflict": lambda: Fault(CONFLICT),
     "arrives late": lambda: Fault(UNKNOWN, late=True, said=UncertainCommit),

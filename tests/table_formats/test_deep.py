@@ -206,6 +206,8 @@ def test_deleted_rows_stay_deleted_in_a_statement_and_in_a_copy(tmp_path: Path) 
     counted = zskip.sql(f"SELECT part, count(*) FROM '{path}' WHERE col1 > 5 GROUP BY part ORDER BY part").fetchall()
     ours = duckdb.sql("SELECT part, count(*) FROM theirs WHERE col1 > 5 GROUP BY part ORDER BY part").fetchall()
     assert counted == ours
+    plan = zskip.open(path).plan("part = 3")
+    assert plan.as_dict()["version"] == plan.scan.version == 15
     copy = zskip.write(path, tmp_path / "copy", by="col1")
     assert rows(copy.to_arrow()) == rows(as_ours(theirs, copy.to_arrow()))
 
@@ -262,8 +264,3 @@ def test_verbs_that_change_rows_are_refused() -> None:
     ):
         with pytest.raises(UnsupportedFormat, match="Delta"):
             change()
-
-
-def test_a_plan_names_the_version_that_delta_does() -> None:
-    plan = zskip.open(FOLDER / "dv-partitioned-with-checkpoint").plan("part = 3")
-    assert plan.as_dict()["version"] == plan.scan.version == 15

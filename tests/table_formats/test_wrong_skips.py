@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import zskip
-from tests.table_formats.logs import changed_commit, first_commit, not_yet_made, require_same, rows
+from tests.table_formats.logs import changed_commit, first_commit, not_yet_made, require_same
 from zskip.table_formats.iceberg import decoded
 
 MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
@@ -91,16 +91,6 @@ def test_escaped_letters_beyond_the_first_plane_keep_their_rows(followed: bool, 
         assert opened.plan(f"s = '{letter}b'").count() == 1, hex(ord(letter))
     # The bounds of other letters skip as before.
     assert len(opened.plan("s = 'a'").files) == 1 + len(range(1, 17))
-
-
-def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    write_deltalake(path, pa.table({"x": [1, 2]}))
-    assert zskip.open(path).plan().count() == 2
-    for file in [*path.glob("*.parquet"), *(path / "_delta_log").iterdir()]:
-        file.unlink()
-    write_deltalake(path, pa.table({"x": [7, 8, 9]}))
-    assert rows(zskip.open(path).to_arrow()) == rows(pa.table({"x": [7, 8, 9]}))
 
 
 def test_an_unknown_feature_is_refused_by_name(tmp_path: Path) -> None:

@@ -446,15 +446,6 @@ def test_a_click_chooses_the_smallest_box_there_or_one_nearby(browser: Any, tmp_
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_files_are_shown_in_under_five_megabytes(browser: Any, tmp_path: Path) -> None:
-    table = many_files(tmp_path / "many", 100_000)
-    page = table.explore(tmp_path / "page.html", where="a BETWEEN 500000 AND 501000 AND b < 100000")
-    assert page.stat().st_size < 5_000_000
-    show(browser, page)
-    assert kept(browser) == planned(table, "a BETWEEN 500000 AND 501000 AND b < 100000")
-
-
-@pytest.mark.slow
 def test_bounds_that_do_not_compress_leave_columns_out_and_stay_exact(browser: Any, tmp_path: Path) -> None:
     table = many_files(tmp_path / "many", 100_000, "abcd", floats=True)
     where = "b BETWEEN {0} AND 501000.5 AND a < 100000"
