@@ -93,11 +93,11 @@ def ranges(table: zskip.Table, path: str) -> list[tuple[Any, Any]]:
 def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
     spark: SparkSession, lake: Path, tmp_path: Path, partition_by: list[str]
 ) -> None:
-    rows = facts(3000, 1)
+    rows = facts(1200, 1)
     if partition_by:
-        rows = rows.set_column(1, "day", pa.array(np.arange(3000) % 3, pa.int32()))
+        rows = rows.set_column(1, "day", pa.array(np.arange(1200) % 3, pa.int32()))
     by = [name for name in BY if name not in partition_by]
-    given: dict[str, Any] = {"by": by, "joins": joins(lake), "files": 12, "partition_by": partition_by}
+    given: dict[str, Any] = {"by": by, "joins": joins(lake), "files": 6, "partition_by": partition_by}
     df = spark.createDataFrame(rows).repartition(3)
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
@@ -114,8 +114,8 @@ def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
 
 
 def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
-    first, second = facts(1500, 2), facts(500, 3)
-    table = zs.write(spark.createDataFrame(first), tmp_path / "facts", by=BY, joins=joins(lake), files=8)
+    first, second = facts(800, 2), facts(400, 3)
+    table = zs.write(spark.createDataFrame(first), tmp_path / "facts", by=BY, joins=joins(lake), files=4)
     table.append(spark.createDataFrame(second.slice(0, 200)))
     zs.register_source(spark)
     spark.createDataFrame(second.slice(200)).write.format("zskip").mode("append").save(str(tmp_path / "facts"))
@@ -127,7 +127,7 @@ def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_
     table.delete("id % 5 = 0", dialect="spark", session=spark)
     left = everything.filter(pa.array(np.asarray(everything["id"]) % 5 != 0))
     require_same_answers(table, left, lake)
-    zs.optimize(spark, table, files=8)
+    zs.optimize(spark, table, files=4)
     assert table.verify().clean
     require_same_answers(zskip.open(tmp_path / "facts"), left, lake)
     assert zs.table(spark, tmp_path / "facts").columns == first.column_names
@@ -137,13 +137,13 @@ def test_every_change_by_spark_joins_again(spark: SparkSession, lake: Path, tmp_
 
 
 def test_a_workload_finds_the_attributes_of_a_frame(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
-    rows = facts(1500, 4)
-    options: dict[str, Any] = {"workload": STATEMENTS, "joins": joins(lake), "files": 6}
+    rows = facts(800, 4)
+    options: dict[str, Any] = {"workload": STATEMENTS, "joins": joins(lake), "files": 4}
     table = zs.write(spark.createDataFrame(rows), tmp_path / "facts", **options)
     local = zskip.write(rows, tmp_path / "local", **options)
     assert set(table.clustering()) == set(local.clustering()) >= {'"nation.region"', '"customer.since"'}
     require_same_answers(table, rows, lake)
-    assert zs.cluster(spark, tmp_path / "facts", by=["customer.since"], files=4).files_rewritten == 6
+    assert zs.cluster(spark, tmp_path / "facts", by=["customer.since"], files=2).files_rewritten == 4
     assert list(zskip.open(tmp_path / "facts").clustering()) == ['"customer.since"']
     require_same_answers(zskip.open(tmp_path / "facts"), rows, lake)
 
