@@ -1,13 +1,9 @@
-"""`Binding`: the interface of the binder that its rules see; values under a CASE; and what becomes of unsupported SQL.
-
-A comparison with a choice of values becomes a choice of comparisons.
-"""
+"""`Binding`: the interface of the binder that its rules see; values under a CASE; what becomes of unsupported SQL."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,14 +14,9 @@ from zskip.binder.names import Names
 from zskip.binder.source_text import SourceText, end_with_parentheses, span, span_with_parentheses, text_range
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, UnsupportedSql
-from zskip.language import tree
 from zskip.language.functions.function import ArgumentBinder
-from zskip.language.literals import Refused
 from zskip.language.render import type_name
 from zskip.language.tree import Literal, Node, Opaque, Scalar, Why
-
-_MAX_COMPARISONS = 256
-"""Comparisons that one may become; past that it is opaque."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,32 +34,6 @@ class Choice:
 
 
 Value = Scalar | Choice
-
-
-def distribute(build: Callable[..., Node], *values: Value) -> Node:
-    """The predicate that ``build`` makes of scalars, distributed over the branches of choices among ``values``.
-
-    Raises `Refused` past 256 combinations of branches.
-    """
-    combinations = math.prod(map(_scalar_count, values))
-    if combinations > _MAX_COMPARISONS:
-        raise Refused(f"a choice of {combinations} ways")
-    return _distribute(build, values)
-
-
-def _distribute(build: Callable[..., Node], values: tuple[Value, ...]) -> Node:
-    for index, value in enumerate(values):
-        if isinstance(value, Choice):
-            then, otherwise = (
-                _distribute(build, (*values[:index], each, *values[index + 1 :]))
-                for each in (value.then, value.otherwise)
-            )
-            return tree.Choose(value.condition, then, otherwise)
-    return build(*values)
-
-
-def _scalar_count(value: Value) -> int:
-    return _scalar_count(value.then) + _scalar_count(value.otherwise) if isinstance(value, Choice) else 1
 
 
 def samples(values: Iterable[Value]) -> tuple[Scalar, ...]:

@@ -1,11 +1,13 @@
 """Comparisons of scalars and of row values: ``= <> < <= > >=``, IS [NOT] DISTINCT FROM, BETWEEN and IN over lists.
 
-Two scalars are compared in the type to which the dialect casts them. Of case-folded equality, ``lower(s) = 'text'``,
-ranges decide nothing, but sketches of trigrams can.
+Two scalars are compared in the type to which the dialect casts them. A comparison with a choice of values becomes a
+choice of comparisons. Of case-folded equality, ``lower(s) = 'text'``, ranges decide nothing, but sketches of trigrams
+can.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip.binder.constants import literal_value
-from zskip.binder.context import Binding, distribute, opaque
+from zskip.binder.context import Binding, Choice, Value, opaque
 from zskip.binder.source_text import span, text_range, without_parentheses
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
@@ -165,6 +167,36 @@ def _kind(type: pa.DataType) -> str:
 
 
 _NEVER_COMPARED = ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"})
+
+
+_MAX_COMPARISONS = 256
+"""Comparisons that one may become; past that it is opaque."""
+
+
+def distribute(build: Callable[..., Node], *values: Value) -> Node:
+    """The predicate that ``build`` makes of scalars, distributed over the branches of choices among ``values``.
+
+    Raises `Refused` past 256 combinations of branches.
+    """
+    combinations = math.prod(map(_scalar_count, values))
+    if combinations > _MAX_COMPARISONS:
+        raise Refused(f"a choice of {combinations} ways")
+    return _distribute(build, values)
+
+
+def _distribute(build: Callable[..., Node], values: tuple[Value, ...]) -> Node:
+    for index, value in enumerate(values):
+        if isinstance(value, Choice):
+            then, otherwise = (
+                _distribute(build, (*values[:index], each, *values[index + 1 :]))
+                for each in (value.then, value.otherwise)
+            )
+            return tree.Choose(value.condition, then, otherwise)
+    return build(*values)
+
+
+def _scalar_count(value: Value) -> int:
+    return _scalar_count(value.then) + _scalar_count(value.otherwise) if isinstance(value, Choice) else 1
 
 
 def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:

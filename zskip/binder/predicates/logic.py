@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.context import Binding, Choice, Value, distribute, opaque, samples
-from zskip.binder.predicates.comparisons import bind_comparison
+from zskip.binder.context import Binding, Choice, Value, opaque, samples
+from zskip.binder.predicates.comparisons import bind_comparison, distribute
 from zskip.binder.source_text import without_parentheses
 from zskip.core import types as t
 from zskip.language import tree
