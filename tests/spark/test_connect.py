@@ -37,7 +37,7 @@ with warnings.catch_warnings(record=True) as caught:
     found["table"] = [row.s for _ in range(2) for row in zs.table(spark, table).where("x = 3").collect()]
 found["warnings"] = [str(one.message) for one in caught if "zskip" in str(one.message)]
 found["sql"] = zs.sql(spark, f"SELECT count(*) AS n FROM '{folder}/t' WHERE x < 5").first().n
-wrote = zs.write(spark.range(100).selectExpr("id", "id % 7 AS k"), folder + "/w", by=["id"], files=4)
+wrote = zs.write(spark.range(100).selectExpr("id", "id % 7 AS k"), folder + "/w", by=["id"], files=2)
 found["write"] = [len(wrote.plan()), wrote.to_arrow().num_rows]
 zs.register_source(spark)
 found["source"] = [row.s for row in spark.read.format("zskip").load(folder + "/t").where("x = 4").collect()]
@@ -76,6 +76,6 @@ def test_connect(server: str, tmp_path: Path) -> None:
         "to_spark": ["9"],
         "table": ["3", "3"],
         "sql": 5,
-        "write": [4, 100],
+        "write": [2, 100],
         "source": ["4"],
     }

@@ -69,7 +69,7 @@ def seen(found: Sequence[DataFrame]) -> list[list[int]]:
 
 def require_same(spark: SparkSession, folder: Path, predicates: Sequence[str], readers: dict[str, Reader]) -> None:
     plain = spark.read.parquet(str(folder))
-    wanted = seen([plain.where(where) for where in predicates])
+    wanted, all_rows = seen([plain.where(where) for where in predicates]), rows_of(plain, plain.columns)
     for name, reader in readers.items():
         whole = reader(spark, folder, "id >= 0")
         assert {each: whole.schema[each].dataType for each in whole.columns} == {
@@ -78,7 +78,7 @@ def require_same(spark: SparkSession, folder: Path, predicates: Sequence[str], r
         found = seen([reader(spark, folder, where) for where in predicates])
         for where, one, other in zip(predicates, found, wanted, strict=True):
             assert one == other, (name, where)
-        assert rows_of(whole, plain.columns) == rows_of(plain, plain.columns), name
+        assert rows_of(whole, plain.columns) == all_rows, name
 
 
 def rows_of(frame: DataFrame, columns: Sequence[str]) -> list[str]:

@@ -30,10 +30,10 @@ from zskip.stats import FileStatistics
 KINDS = ("i8", "i16", "i32", "i64", "f32", "f64", "n5_2", "n15_1", "n18_3", "n38_2", "b", "s", "x", "d", "tus", "zus")
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe")
 # Fewer in ANSI mode, in which many predicates raise, and that costs more than an answer.
-TABLES = {True: 8, False: 16}
-PARTS = 8
+TABLES = {True: 16, False: 32}
+PARTS = 16
 MORE = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1"))
-PREDICATES = 80
+PREDICATES = 40
 LOOSENESS = (0.0, None, None)
 CASES = [case for case in load() if case.settings.get("dialect") == "spark"]
 

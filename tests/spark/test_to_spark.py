@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zskip
+from tests.spark.files import matching
 from tests.tables import build_table, hostile, plan_of, sorted_rows
 from zskip.errors import CorruptFile, SchemaError
 from zskip.plan import find_survivors
@@ -44,15 +45,15 @@ def index(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Index:
     return build_table(tmp_path_factory.mktemp("to_spark") / "t", rows, files=20)
 
 
-@pytest.mark.parametrize("where", PREDICATES)
-def test_rows_and_files_are_those_of_the_plan(spark: SparkSession, index: Index, where: str) -> None:
-    plan = plan_of(index, where, dialect="spark")
-    found = plan.to_spark(spark)
-    assert len(plan) < 20
-    assert len(found.inputFiles()) == len(plan)
+def test_rows_and_files_are_those_of_the_plan(spark: SparkSession, index: Index) -> None:
     everything = spark.read.parquet(f"{index.storage.uri}/*.parquet")
-    assert sorted_rows(found.toArrow()) == sorted_rows(everything.where(where).toArrow())
-    assert found.schema == everything.schema
+    for where, wanted in zip(PREDICATES, matching(everything, PREDICATES), strict=True):
+        plan = plan_of(index, where, dialect="spark")
+        found = plan.to_spark(spark)
+        assert len(plan) < 20
+        assert len(found.inputFiles()) == len(plan)
+        assert sorted_rows(found.toArrow()) == wanted, where
+        assert found.schema == everything.schema
 
 
 def test_columns_are_chosen_even_those_that_are_not_filtered(spark: SparkSession, index: Index) -> None:
@@ -69,7 +70,7 @@ def test_the_session_keeps_its_settings(spark: SparkSession, index: Index) -> No
     assert spark.sql("SET").collect() == before
 
 
-@pytest.mark.parametrize("name", ["plain", "a b", "a%20b", "a[1]{x}", "what?*", "o=1/t", "ü"])
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a[1]{x}", "what?*", "o=1/t", "ü"])
 def test_any_folder_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     plan = plan_of(build_table(tmp_path / name, pa.table({"x": range(8)}), files=2), "x > 5", dialect="spark")
     assert plan.to_spark(spark, ["x"]).count() == 2

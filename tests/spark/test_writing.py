@@ -490,8 +490,8 @@ def test_failed_tasks_leave_no_file(spark: SparkSession, tmp_path: Path) -> None
     zs.write(spark.range(100).withColumn("x", f.col("id") % 7), folder, by="x", files=2)
     before = left(folder)
     # Counting and sampling do not look at the column that fails, writing does.
-    failing = spark.range(100_000).selectExpr(
-        "id", "id % 7 AS x", "IF(id = 99000, CAST(raise_error('planted') AS STRING), 'fine') AS y"
+    failing = spark.range(20_000).selectExpr(
+        "id", "id % 7 AS x", "IF(id = 19000, CAST(raise_error('planted') AS STRING), 'fine') AS y"
     )
     with pytest.raises(Exception, match="planted"):
         zs.write(failing, folder, by="x", files=2, mode="overwrite")
@@ -555,8 +555,8 @@ def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in"
-    spark.range(100).repartition(4).write.parquet(str(source))
-    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 2).parquet(str(source))
+    spark.range(100).repartition(2).write.parquet(str(source))
+    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1).parquet(str(source))
 
     def run(*checkpoints: str) -> int:
         queries = [
@@ -574,7 +574,7 @@ def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path
     (tmp_path / "one" / "commits" / "1").unlink()  # as if Spark had failed after the last batch
     (tmp_path / "one" / "commits" / ".1.crc").unlink()
     assert run("one") == 200
-    assert [run("two"), run("two")] == [300, 300]
+    assert run("two") == 300
 
 
 def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> None:
@@ -621,7 +621,7 @@ def test_a_plain_folder_is_laid_out_in_place(
     rows = spark.createDataFrame(points.slice(0, 3000)).withColumn("c", (f.col("c") % 2).cast("int"))
     rows.coalesce(2).write.partitionBy(*partitions).parquet(str(path))
     before = sorted(map(tuple, spark.read.parquet(str(path)).collect()))
-    done = zs.cluster(spark, path, by=["a", "b"], files=8)
+    done = zs.cluster(spark, path, by=["a", "b"], files=4)
     assert done.files_written is not None
     assert sorted(map(tuple, spark.read.parquet(str(path)).collect())) == before
     laid_out = zs.table(spark, path)
@@ -631,7 +631,7 @@ def test_a_plain_folder_is_laid_out_in_place(
     zskip.open(path).vacuum("0 days")
     assert zs.table(spark, path).count() == zs.read(spark, path).count() == len(before) + 5
     assert {"_data" in name for name in zskip.open(path).plan().paths} == {True}
-    assert zs.cluster(spark, path, by=["b"], files=4).version == zskip.open(path).version
+    assert zs.cluster(spark, path, by=["b"], files=2).version == zskip.open(path).version
     assert list(zskip.open(path).clustering()) == ["b"]
     assert zs.table(spark, path).count() == len(before) + 5
 
@@ -695,10 +695,10 @@ def found_by_uid(table: zskip.Table, n: int) -> tuple[int, list[int]]:
 
 def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: Path) -> None:
     sketches = {"uid": ["values", "substrings"], "part": "values"}
-    table = zs.write(with_uids(spark, 0, 1000), tmp_path / "t", by="n", files=5, partition_by="part", sketches=sketches)
+    table = zs.write(with_uids(spark, 0, 1000), tmp_path / "t", by="n", files=4, partition_by="part", sketches=sketches)
     assert found_by_uid(table, 77) == (1, [77])
     assert len(table.plan(f"uid LIKE '%{UIDS[500][1:7]}%'")) <= 2
-    alone = zskip.write(table.to_arrow(), tmp_path / "alone", by="n", files=5, partition_by="part", sketches=sketches)
+    alone = zskip.write(table.to_arrow(), tmp_path / "alone", by="n", files=4, partition_by="part", sketches=sketches)
     assert table._index.snapshot.sketches[0].segments[0].entries == 1000
     assert alone._index.snapshot.sketches[0].segments[0].entries == 1000
     table.append(with_uids(spark, 1000, 1200), session=spark)
