@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, require_distinct
 from zskip.engines.arrow import output_schema, to_batches
 from zskip.errors import InvalidOption, row_shown
 from zskip.plan import find_survivors
@@ -132,30 +131,6 @@ class FileRows:
         source = rows_of_files(index.storage, self._schema, index.snapshot.partition_by, path)
         parts = [part() for part in source.parts(columns)]
         return pa.concat_tables(parts) if parts else t.empty_table(schema)
-
-
-def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The names of the key columns, as the schema spells them.
-
-    Raises `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order.
-    """
-    if not on:
-        raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
-    nested = {field.name.lower(): field for field in schema.arrow if t.is_nested(field.type)}
-    for name in on:
-        if name.lower() in nested:
-            field = nested[name.lower()]
-            raise _no_key(f'"{field.name}" of type {field.type}')
-    columns = schema.orderable(on)
-    require_distinct([column.path for column in columns], "on")
-    for column in columns:
-        if len(column.parts) > 1:
-            raise _no_key(f'"{column.path}", a field of a column')
-    return tuple(column.parts[0] for column in columns)
-
-
-def _no_key(named: str) -> InvalidOption:
-    return InvalidOption(f"on= names {named}. A key consists of whole columns that are not nested.")
 
 
 def require_no_null(rows: pa.Table, columns: Sequence[str], first_row: int) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
 from zskip.core.schema import Schema, join_path
-from zskip.errors import CommitConflict, SchemaMismatch, TableNotFound
+from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
 from zskip.language.tree import Reference, and_, in_
@@ -51,8 +51,8 @@ from zskip.writer.append import (
 )
 from zskip.writer.batch import Batch
 from zskip.writer.evolution import appended
-from zskip.writer.key_match import FileRows, Keys, Matches, key_columns
-from zskip.writer.options import WriteOptions
+from zskip.writer.key_match import FileRows, Keys, Matches
+from zskip.writer.options import WriteOptions, require_distinct
 from zskip.writer.routing import partition_numbers
 from zskip.writer.row_source import RowSource, of_tables
 from zskip.writer.scatter import Pieces, SpillFolders
@@ -136,6 +136,30 @@ def upsert_source(
             table = table.newest()
             index = index_of(table)
     raise CommitConflict(f"{table.home.uri}: the upsert was not made, since other writers came first: {conflict}")
+
+
+def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The names of the key columns, as the schema spells them.
+
+    Raises `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order.
+    """
+    if not on:
+        raise InvalidOption("on= names no column. Name the column, or the columns, that identify a row.")
+    nested = {field.name.lower(): field for field in schema.arrow if t.is_nested(field.type)}
+    for name in on:
+        if name.lower() in nested:
+            field = nested[name.lower()]
+            raise _no_key(f'"{field.name}" of type {field.type}')
+    columns = schema.orderable(on)
+    require_distinct([column.path for column in columns], "on")
+    for column in columns:
+        if len(column.parts) > 1:
+            raise _no_key(f'"{column.path}", a field of a column')
+    return tuple(column.parts[0] for column in columns)
+
+
+def _no_key(named: str) -> InvalidOption:
+    return InvalidOption(f"on= names {named}. A key consists of whole columns that are not nested.")
 
 
 def _schema_after(index: Index, given: pa.Schema) -> pa.Schema:
