@@ -85,7 +85,7 @@ def upsert(
     """
     require_managed(storage, base)
     require_batch(batch)
-    on = key_columns(on, base.schema)
+    on = _key_columns(on, base.schema)
     table_id = base.table_id
     _schema_after(Index(storage, base), source.schema)  # what does not fit is refused before it is read
     with SpillFolders(options.temp_directory) as folders:
@@ -115,7 +115,7 @@ def upsert_source(
     require_batch(batch)
     index = index_of(table)
     identity = index.snapshot.details["table"]
-    on = key_columns(on, index.snapshot.schema)
+    on = _key_columns(on, index.snapshot.schema)
     _schema_after(index, source.schema)
     # What no upsert can change is refused before rows are read: their keys may have no place in such a table.
     table.require_replaceable(index, np.zeros(0, np.int64))
@@ -138,7 +138,7 @@ def upsert_source(
     raise CommitConflict(f"{table.home.uri}: the upsert was not made, since other writers came first: {conflict}")
 
 
-def key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
+def _key_columns(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """The names of the key columns, as the schema spells them.
 
     Raises `InvalidOption` or `UnknownColumn` unless these are top-level columns with an order.
