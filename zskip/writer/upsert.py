@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.receipts import Upserted
-from zskip.core.schema import Schema, join_path
+from zskip.core.schema import Schema, join_path, require_distinct
 from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
 from zskip.language import Predicate
 from zskip.language.bound import Dialect
@@ -52,7 +52,7 @@ from zskip.writer.append import (
 from zskip.writer.batch import Batch
 from zskip.writer.evolution import appended
 from zskip.writer.key_match import FileRows, Keys, Matches
-from zskip.writer.options import WriteOptions, require_distinct
+from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
 from zskip.writer.row_source import RowSource, of_tables
 from zskip.writer.scatter import Pieces, SpillFolders
