@@ -157,6 +157,21 @@ def test_abort_after_a_commit_that_may_have_been_made_keeps_the_files(tmp_path: 
     assert zskip.open(tmp_path / "t").to_arrow().num_rows == 300
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_tasks_sketch_what_they_write(tmp_path: Path, overwrite: bool) -> None:
+    """The segments of the tasks were dropped, and no look-up skipped what they had written."""
+    rows = pa.table({"x": range(100), "key": [f"{n * 7919 % 100:03}" for n in range(100)]})
+    zskip.write(rows, tmp_path / "t", by=["x"], files=2, sketches={"key": "values"})
+    job = data_source._write_job(str(tmp_path / "t"), {}, rows.schema, overwrite=overwrite)
+    job.commit([job.write(rows.slice(start, 25).to_batches()) for start in (0, 25, 50, 75)])
+    table = zskip.open(tmp_path / "t")
+    assert len(table.plan("key = '042'")) == (1 if overwrite else 2)
+    assert table.plan("key = '042'").count() == (1 if overwrite else 2)
+    assert table.count() == (100 if overwrite else 200)
+    table.vacuum("0 days")
+    assert table.plan("key = '042'").count() == (1 if overwrite else 2)
+
+
 def test_other_threads_and_sessions_register_it_too(spark: SparkSession, tmp_path: Path) -> None:
     zskip.write(pa.table({"id": range(9)}), tmp_path / "t", by="id", files=2)
     zs.register_source(spark)

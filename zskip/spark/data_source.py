@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -393,12 +393,14 @@ class _WriteJob:
         by = append.kept_options(base, WriteOptions()).by
         columns = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
         columns = with_attributes(columns, base.dimensions)
+        sketches = [each for part in parts for each in part.sketches]
+        names = {each.name: replace(each, segments=()) for each in sketches}
         whole = Written(
             fitted(t.empty_table(columns), by, {(): 0}, 1, WriteOptions(by=by)),
             DataFiles.concat([part.files for part in parts]),
             sum(part.rows for part in parts),
             max([part.rows_per_file for part in parts], default=1),
-            reduce(with_segments, [part.sketches for part in parts], ()),
+            with_segments(tuple(names.values()), sketches),
         )
 
         def handed_over(*given: Any) -> Written:
