@@ -24,8 +24,6 @@ def refuse_old_values_of_files(storage: Storage, paths: Sequence[str], schema: p
     if not paths or not _has_times(schema):
         return
     listed = storage.size_and_modified(paths)
-    if listed.size.null_count:
-        raise FileNotFoundError(f"{storage.uri_of(listed.path.filter(listed.size.is_null())[0].as_py())} is gone.")
     for number in footers.files_of(storage, listed, lambda writer: writer.legacy):
         path = listed.path[number].as_py()
         with footers.whole(storage, path) as file:

@@ -417,8 +417,14 @@ def _sync_all(paths: Sequence[str]) -> None:
         for path in paths:
             _sync(path)
         return
-    with ThreadPoolExecutor(min(_SYNCS_AT_ONCE, len(paths)), thread_name_prefix="zskip-sync") as pool:
-        list(pool.map(_sync, paths))
+
+    def sync_share(number: int) -> None:
+        for path in paths[number::_SYNCS_AT_ONCE]:
+            _sync(path)
+
+    with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="zskip-sync") as pool:
+        for _ in pool.map(sync_share, range(min(_SYNCS_AT_ONCE, len(paths)))):
+            pass
 
 
 def _sync(path: str) -> None:

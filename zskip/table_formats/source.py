@@ -17,7 +17,8 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.core.types import logical_type
 from zskip.errors import CommitConflict, CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
-from zskip.parquet.trust import Writer, trusted
+from zskip.parquet.arrow_differences import leaves
+from zskip.parquet.trust import Writer, is_of_calendar, trusted
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
@@ -154,15 +155,32 @@ class Source(Protocol):
         """
 
 
+_NEW = datetime(1901, 1, 1)
+"""A time from which on both calendars write dates and timestamps alike, with some margin."""
+
+
 def refuse_old_values_of_index(index: Index, files: np.ndarray) -> None:
-    """Raise `SchemaError` for files of an index with old dates in Spark's legacy calendar, and `TableNotFound` for one
-    that is gone."""
+    """Raise `SchemaError` for files of an index with old dates in Spark's legacy calendar.
+
+    Footers are read only of files that may have dates or timestamps before 1901, by their bounds.
+    """
     from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 
-    try:
-        refuse_old_values_of_files(index.storage, index.paths(files).to_pylist(), index.snapshot.schema.arrow)
-    except FileNotFoundError as error:
-        raise TableNotFound(f"A file of the table is gone ({first_line(error)}). {RESTORE}") from error
+    columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
+    if not columns or not len(files):
+        return
+    ranges = index.files_at(files, [column.path for column in columns]).statistics.columns
+    may_be_old = np.zeros(len(files), bool)
+    for column in columns:
+        known = ranges.get(column.path)
+        if known is None or not is_of_calendar(column.type):  # a list of dates has no bounds
+            may_be_old[:] = True
+            continue
+        new = pc.greater_equal(known.lower, pa.scalar(_NEW).cast(pa.timestamp("s")).cast(column.type))
+        is_new = pc.or_kleene(new, pc.invert(known.has_value))
+        may_be_old |= ~np.asarray(pc.fill_null(is_new, False))
+    paths = index.paths(files[may_be_old]).to_pylist()
+    refuse_old_values_of_files(index.storage, paths, index.snapshot.schema.arrow)
 
 
 def mark_of(storage: Storage, path: str) -> str:
