@@ -76,9 +76,8 @@ class Scan:
     ascending numbers (int64) of rows that another format has deleted.
     ``table_id``, ``version`` and ``commit_id`` identify the snapshot. ``managed``: whether zskip wrote the files, so
     that they never change; other files may be replaced after planning.
-    ``added``: columns that some files may lack · ``uniform``: all files have the table's columns and types ·
-    ``source``: the other format of the table, "delta" or "iceberg" · ``values``: by name, each file's values of
-    partition columns in the log of that format.
+    ``added``: columns that some files may lack. ``source``: the other format of the table, "delta" or "iceberg" ·
+    ``values``: by name, each file's values of partition columns in the log of that format.
 
     It can be pickled. The pickle contains the storage's address and options, and so the credentials of a table that was
     opened with explicit ones.
@@ -92,7 +91,6 @@ class Scan:
     schema: Schema
     partition_by: tuple[str, ...]
     added: frozenset[str]
-    uniform: bool
     predicate: Predicate | None
     files: pa.Table
     groups: Groups = field(default_factory=Groups.none)

@@ -168,7 +168,6 @@ class Survivors:
             snapshot.schema,
             tuple(snapshot.partition_by),
             frozenset(snapshot.added),
-            snapshot.uniform,
             self.predicate,
             pa.Table.from_arrays(files, schema=FILE_FIELDS),
             replace(self.groups, file=places) if snapshot.managed else Groups.none(),

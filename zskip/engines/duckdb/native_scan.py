@@ -94,8 +94,8 @@ def read_of_files(
     """
     _refuse_ambiguous(schema.names)
     taken = schema.names
-    needed = partition_by if columns is None else set(partition_by) & set(columns)
-    in_folders = _in_folders(files, schema, partition_by) if needed and form is None else None
+    needs_folders = form is None and (columns is None or not set(partition_by).isdisjoint(columns))
+    in_folders = _in_folders(files, schema, partition_by) if needs_folders else None
     if columns is not None:
         # A read without any column of the files would have no rows.
         in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
@@ -132,20 +132,21 @@ def read_of_files(
     if uniform:
         if plain and not closed and within is None and file_column is None and not partition_by and form is None:
             return Select(options.plain(), {FILES: without_patterns(files)})
-        whole = ()
+        whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
     if by_schema:
         held = None
     types = {field.name: duckdb_type(field.type) for field in schema}
+    inside = stored_columns(stored)
     if plain:
-        source, values = options.plain(), {name: identifier(name) for name in stored.names}
+        source, held = options.plain(), None
+    elif held is not None:
+        source = options.bound({name: one.type for one in inside if (name := held[one.name]) is not None})
     else:
-        inside = stored_columns(stored)
-        if held is not None:
-            source = options.bound({name: one.type for one in inside if (name := held[one.name]) is not None})
-        else:
-            source = options.with_schema(inside, shown)
-        names = shown if held is None else held
-        values = {one.name: _value(one, types[one.name], names[one.name], one.name in whole) for one in inside}
+        source = options.with_schema(inside, shown)
+    values = {
+        one.name: _value(one, types[one.name], shown[one.name] if held is None else held[one.name], one.name in whole)
+        for one in inside
+    }
     parameters: dict[str, Any] = {FILES: without_patterns(files)}
     if form is not None:
         values |= form.columns(types)
@@ -263,6 +264,13 @@ def _with_no_more_rows(select: str, columns: int) -> str:
     ``file_row_number`` or ``file_index`` is pushed down to that scan.
     """
     return f"{select} UNION ALL SELECT {', '.join(['NULL'] * columns)} WHERE false"
+
+
+def held_by_all(scan: Scan) -> dict[str, str | None] | None:
+    """The columns of a table by name, if each of its files has them all for certain."""
+    if not scan.managed or scan.added or scan.source is not None:
+        return None
+    return {name: name for name in scan.schema.arrow.names if name not in scan.partition_by}
 
 
 def reshaped_structs(scan: Scan) -> list[str]:

@@ -14,6 +14,7 @@ from zskip.core.schema import identifier, names_given, unknown_column
 from zskip.engines.duckdb.duckdb_types import with_types_read
 from zskip.engines.duckdb.native_scan import (
     Select,
+    held_by_all,
     read_of_files,
     reshaped_structs,
     stored_columns,
@@ -112,16 +113,15 @@ def planned_scan(
     for name in names:
         if name.lower() not in known:
             raise unknown_column(name, schema.names)
-    uniform = scan.uniform and scan.plain
     read = read_of_files(
         files,
         schema,
         partition_by=scan.partition_by,
         within=rows_to_read(scan),
         file_column=file_column,
-        whole=() if uniform else reshaped_structs(scan),
+        whole=reshaped_structs(scan),
         form=stored_form(scan),
-        uniform=uniform,
+        held=held_by_all(scan),
     )
     projected = names if file_column is None else [*names, file_column]
     filtered = "" if where is None or not files else f"\nWHERE {where}"
