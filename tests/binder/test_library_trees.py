@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import duckdb
@@ -15,7 +17,7 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind
-from zskip.binder.bind_condition import bind_expression
+from zskip.binder.bind_condition import bind_expression, provable_part
 from zskip.core.schema import Schema
 from zskip.errors import UnknownParameter, UnsupportedSql
 from zskip.language.tree import In
@@ -137,6 +139,17 @@ def test_a_hundred_thousand_values_are_one_array(library: str) -> None:
     nodes = bind_expression(expression, Schema(ROWS.schema)).tree
     found = [each for each in getattr(nodes, "parts", [nodes]) if isinstance(each, In)]
     assert [len(each.values) for each in found] == [100_000]
+
+
+@pytest.mark.parametrize(("terms", "read"), [(12, True), (40, False)])
+def test_pyarrow_is_not_asked_for_the_message_of_a_deep_expression(terms: int, read: bool) -> None:
+    """It takes twice as long for each further term, days for forty."""
+    expression = reduce(operator.or_, [pc.field("i") == number for number in range(terms)])
+    schema = Schema(ROWS.schema)
+    assert (provable_part(expression, schema) is not None) == read
+    if not read:
+        with pytest.raises(UnsupportedSql, match="as is_in"):
+            bind_expression(expression, schema)
 
 
 def test_a_condition_for_a_person_is_short_sql() -> None:

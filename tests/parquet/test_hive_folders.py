@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import zskip
 from zskip.inspect.audit import doctor
@@ -37,6 +39,30 @@ def test_folders_have_one_type_for_all(tmp_path: Path) -> None:
     rows = [sorted(map(str, way.to_pylist())) for way in ways]
     assert len(rows[0]) == 2
     assert rows[0] == rows[1] == rows[2]
+
+
+def test_no_column_is_in_folders_and_in_files_beside_them(tmp_path: Path) -> None:
+    """Its values were NULL, also in what adopt and cluster wrote before they removed the file."""
+    lake, other = tmp_path / "lake", tmp_path / "t"
+    (lake / "g=1").mkdir(parents=True)
+    pq.write_table(ROWS, lake / "g=1" / "1.parquet")
+    zskip.index(lake)
+    table = zskip.write(ROWS.append_column("g", pa.array([1, 2])), other, by="id", partition_by="g")
+    for folder in (lake, other):
+        pq.write_table(ROWS, folder / "g=1" / "2.parquet")
+        pq.write_table(ROWS.append_column("g", pa.array([7, 8])), folder / "flat.parquet")
+    text = f"SELECT count(*) FROM '{lake}' WHERE g = 7"
+    opened = zskip.open(lake)
+    for use in (opened.refresh, lambda: opened.plan("g = 7"), lambda: zskip.sql(text), table.adopt):
+        with pytest.raises(zskip.SchemaMismatch, match=r'flat\.parquet holds a column "g", which other files have by'):
+            use()
+    shutil.rmtree(lake / "_zskip")
+    for use in (lambda: zskip.index(lake), lambda: zskip.cluster(lake, by="id")):
+        with pytest.raises(zskip.SchemaMismatch, match=r'flat\.parquet holds a column "g"'):
+            use()
+    assert sorted(map(str, zskip.write(lake, tmp_path / "both", by="id").to_arrow()["g"].to_pylist())) == list("111178")
+    pq.write_table(ROWS, lake / "flat.parquet")
+    assert zskip.index(lake).to_arrow()["g"].null_count == 2
 
 
 def test_the_ends_of_names_say_parquet_in_any_case(tmp_path: Path) -> None:

@@ -101,7 +101,10 @@ def bind_expression(expression: object, schema: Schema, now: datetime | None = N
         library = type(expression).__module__.partition(".")[0].strip("_")
         text = printed(expression)
         shown_text = "" if text is None else f": {text}"
-        raise UnsupportedSql(f"A part of this {library} expression cannot be read{shown_text}. Write it in SQL.")
+        raise UnsupportedSql(
+            f"A part of this {library} expression cannot be read{shown_text}. Write it in SQL, or an OR of "
+            "many values as is_in."
+        )
     return conjunction([_bound(part, schema, now) for part in known])
 
 

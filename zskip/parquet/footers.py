@@ -108,6 +108,26 @@ def schemas(storage: Storage, listed: Listing) -> list[tuple[np.ndarray, Schema]
     return [(np.concatenate(files), schema) for files, schema in found.values()]
 
 
+def require_folders(storage: Storage, listed: Listing, partition_by: Sequence[str]) -> None:
+    """Raise `SchemaMismatch` for a file that lies in no folder of a partition column, and holds the column itself.
+
+    A folder's name is where the values of such a column are read, so that the file's own would be lost. Only the
+    footers of files that lie in no such folder are read. Raises `CorruptFile`.
+    """
+    folders = hive.partitions(listed.path)
+    for name in partition_by:
+        if name in folders and not folders[name].null_count:
+            continue
+        outside = listed if name not in folders else listed.take(np.asarray(folders[name].is_null()))
+        for files, schema in schemas(storage, outside) if len(outside) else ():
+            if name in schema.arrow.names:
+                raise SchemaMismatch(
+                    f'{storage.uri_of(outside.path[int(files[0])].as_py())} holds a column "{name}", which other files '
+                    f"have by the name of their folder, {name}=…. Move it into such a folder, or away: zskip.write "
+                    "reads both into a new table."
+                )
+
+
 def both_schemas(storage: Storage, listed: Listing) -> Iterator[tuple[np.ndarray, pa.Schema, pq.ParquetSchema]]:
     """The schemas of files in Arrow and in Parquet, each with the numbers of some of its files in the listing.
 

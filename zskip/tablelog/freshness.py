@@ -120,6 +120,11 @@ def listed(index: Index) -> Changes | None:
     if len(found.added):
         paths = None if everything is None else everything.path
         refuse_tables_within(index.storage, found.added.path, paths, itself=False)
+    if index.snapshot.partition_by and found:
+        from zskip.parquet.footers import require_folders  # Here, since a plan reads no other footers.
+
+        for fresh in (found.added, found.changed):
+            require_folders(index.storage, fresh, index.snapshot.partition_by)
     return found
 
 

@@ -67,6 +67,8 @@ def index_files(
         schema, files = _listed_and_read(storage, read)
         details = {"source": "rows" if deep_scan else "footers"}
     partition_by = tuple(hive.partitions(files.path))
+    if statistics is None:
+        footers.require_folders(storage, Listing(files.path, files.size, files.modified, files.etag), partition_by)
     _require_columns(storage, schema, partition_by)
     if check is not None:
         check(schema)
@@ -138,6 +140,7 @@ def _refreshed(index: Index, found: Changes | None, threads: int | None, progres
     if len(fresh):
         _wait_for_next_mtime(storage, fresh)
         with naming_replaced(storage, fresh):
+            footers.require_folders(storage, fresh, snapshot.partition_by)
             schema, files = _read(storage, fresh, schema, deep_scan, threads, progress, grow=True)
         _require_columns(storage, schema, snapshot.partition_by)
     return commit(

@@ -131,6 +131,7 @@ def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
     for numbers, arrow, leaves in footers.both_schemas(storage, files):
         refuse_variants_of_file(arrow, leaves, storage.uri_of(files.path[numbers[0]].as_py()))
     folders = hive.partitions(files.path)
+    footers.require_folders(storage, files, tuple(folders))
     own = {name: base.schema.arrow.field(name).type for name in folders if name in base.schema.arrow.names}
     for name, type in own.items():
         hive.cast(hive.decoded(folders[name]), type)  # else no value of the column
