@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,7 +123,9 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     elif os.path.isfile(path):
         files = [_File(path)]
     else:
-        files = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
+        fixed = os.path.join("", *takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
+        names = sorted(glob.glob(path, recursive=True))
+        files = [_File(name, os.path.relpath(name, fixed or ".")) for name in names if os.path.isfile(name)]
     for file in files:
         if any("\ud800" <= letter <= "\udfff" for letter in file.name):
             raise UnsafePath(f"The name {os.fsencode(file.name)!r} of a file is not UTF-8. Rename the file.")
