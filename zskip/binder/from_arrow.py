@@ -49,7 +49,8 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     pyarrow takes twice as long to make a message for each level that an expression nests, half a second at 16: an OR of
     20 is not converted.
     """
-    if _nesting(str(expression)) > _DEEPEST:
+    text = printed(expression)
+    if text is None or _nesting(text) > _DEEPEST:
         return [None]
     try:
         message = _message(_substrait(expression, schema.arrow))
@@ -60,9 +61,6 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
         return [None]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
-    text = printed(expression)
-    if text is None:
-        return [None]
     # Only the printed form shows how is_in treats NULL; the message does not.
     nulls_match = "null_matching_behavior=" not in text.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Converter(schema, names, nulls_match)))

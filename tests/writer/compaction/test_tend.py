@@ -88,7 +88,7 @@ def test_what_is_appended_meanwhile_is_not_lost(tmp_path: Path) -> None:
 
     def append() -> None:
         for seed in itertools.count(100):
-            if stop.is_set():
+            if stop.wait(0.1):  # without a pause, tend may meet a newer version for ever
                 break
             zskip.open(tmp_path / "t").append(rows_of(20, seed))
             appended.put(seed)
