@@ -132,7 +132,7 @@ def _attached(source: Source) -> Snapshot | None:
 
 
 def _deepened(source: Source, deep: bool) -> Source:
-    return replace(source, deep=True) if deep else source  # type: ignore[type-var]  # each is a dataclass
+    return replace(source, deep=True) if deep else source
 
 
 def _requested_version(version: Any, as_of: datetime | None) -> int | str | datetime | None:

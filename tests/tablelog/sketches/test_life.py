@@ -240,8 +240,10 @@ def test_few_values_in_many_files_take_few_bytes(tmp_path: Path) -> None:
 
 
 def test_small_memory_goes_through_spill_files(tmp_path: Path) -> None:
-    source, little = rows(0, 20_000), {"memory_limit": "200kB", "temp_directory": tmp_path}
-    small = zskip.write(source, tmp_path / "s", by="a", files=8, **BY_UID, **little)  # type: ignore[arg-type]
+    source = rows(0, 20_000)
+    small = zskip.write(
+        source, tmp_path / "s", by="a", files=8, memory_limit="200kB", temp_directory=tmp_path, **BY_UID
+    )
     large = zskip.write(source, tmp_path / "l", by="a", files=8, **BY_UID)
     entries = [table._index.snapshot.sketches[0].segments[0].entries for table in (small, large)]
     assert entries[0] == entries[1] == 20_000
