@@ -409,10 +409,10 @@ def test_each_use_of_a_dimension_prunes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "hop", "pruned"),
-    [("k", "k", True), ("id", "id", True), ("客", "客", False)],
+    [("id", "id", True), ("k", "k", False), ("客", "客", False)],
 )
 def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> None:
-    """DuckDB's plan prints the keys of all tables by that name, of which a letter without cases has one spelling."""
+    """DuckDB's plan prints the keys of all tables by that name, of which a letter has two spellings at most."""
     nation = zskip.write(pa.table({hop: range(4), "zone": ["n", "s", "n", "e"]}), tmp_path / "nation", by=[hop])
     rows = {key: range(40), f"to_{hop}": [number % 4 for number in range(40)]}
     customer = zskip.write(pa.table(rows), tmp_path / "customer", by=[key])
@@ -426,7 +426,6 @@ def test_keys_of_one_name(tmp_path: Path, key: str, hop: str, pruned: bool) -> N
         text = f"SELECT count(*), sum(v) {statement} WHERE zone = 'e'"
         explained = _equals_duckdb(text, facts=facts, customer=customer, nation=nation)
         assert ("'e': 2 files skipped" in explained) == pruned
-        assert (f"joins by {key} are not used" in explained) != pruned
         named = text.format(facts="facts", customer="customer", nation="nation")
         found, _ = star_workload([named], given_joins(joins), "facts", Schema(given.schema), None)
         assert list(found) == (["\"nation.zone\" = 'e'"] if pruned else [])

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from zskip.errors import InvalidOption, shown
 from zskip.language import Predicate, conjunction
 from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
-from zskip.statements.duckdb.pruned_tables import in_turns
 from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import Stub, engine_plan, make_stubs, printed_columns, stub_sql
 from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
@@ -165,13 +164,11 @@ class _Star:
                 over = [(one.start, one.end, stub_sql(one, stub)) for (one, _), stub in zip(places, stubs, strict=True)]
                 return engine_plan(con, edited(statement, over), stubs)
 
-            respelled = partial(make_stubs, [each.arrow for each in schemas], statement)
-            stubs = respelled()
+            stubs = make_stubs([each.arrow for each in schemas], statement)
             root = planned(stubs)
             if root is None:
                 self._warn_of_unused([place for place, roles in places if roles and facts_places], statement)
                 return []
-            root, _ = in_turns(root, stubs, statement, lambda turn: respelled(turn=turn), planned)
             columns = printed_columns(root, stubs, statement)
             joins = closed(join_keys(root, columns))
 

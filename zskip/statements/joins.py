@@ -18,7 +18,7 @@ down to its scan through operators that pass it on unchanged:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -89,27 +89,12 @@ def join_keys(root: Node, stubs: Sequence[StubColumns], *, groups: bool = True) 
     queries = _queries_of_ctes(root)
     found = [
         one
-        for node in _equijoins(root)
+        for node in root.walk()
+        if node.name == "HASH_JOIN" and len(node.children) == 2
         for one in _join_keys(node, stubs, groups, queries)
         if {one.place, one.source} <= once and one.place != one.source
     ]
     return list(dict.fromkeys(found))
-
-
-def untraced(root: Node, stubs: Sequence[StubColumns], names: Collection[str]) -> set[str]:
-    """Those of some names by which a plan joins rows, while it does not tell of which table the column is."""
-    queries = _queries_of_ctes(root)
-    return {
-        term
-        for node in _equijoins(root)
-        for terms, _, _ in _equalities(node)
-        for child, term in zip(node.children, terms, strict=True)
-        if term in names and _traced(child, term, stubs, queries) is None
-    }
-
-
-def _equijoins(root: Node) -> Iterator[Node]:
-    return (node for node in root.walk() if node.name == "HASH_JOIN" and len(node.children) == 2)
 
 
 def _queries_of_ctes(root: Node) -> dict[str, Node]:

@@ -107,30 +107,6 @@ def _place(scan: Mapping[str, str], stubs: Sequence[str]) -> int | None:
     return next((stubs.index(name) for name in _STUB_COLUMN.findall(shown) if name in stubs), None)
 
 
-def merged(plans: Sequence[Node], names: Mapping[tuple[str, ...], str]) -> Node | None:
-    """One plan of several that differ in spellings of columns alone; None if they differ in more.
-
-    ``names``: for the spellings that each plan has for one column, its name in the result.
-    """
-    first = plans[0]
-    if len({(plan.name, plan.place, tuple(plan.info), len(plan.children)) for plan in plans}) > 1:
-        return None
-    info = {}
-    for key in first.info:
-        printed = [_PIECE.findall(plan.info[key]) for plan in plans]
-        if len({*map(len, printed)}) > 1:
-            return None
-        pieces = [
-            each[0] if len({*each}) == 1 else names.get(tuple(map(_bare, each))) for each in zip(*printed, strict=True)
-        ]
-        if None in pieces:
-            return None
-        info[key] = "".join(map(str, pieces))
-    children = [merged(each, names) for each in zip(*(plan.children for plan in plans), strict=True)]
-    whole = [child for child in children if child is not None]
-    return Node(first.name, info, tuple(whole), first.place) if len(whole) == len(children) else None
-
-
 def places_scanned_once(root: Node) -> set[int]:
     """The numbers of the stubs that the plan scans exactly once."""
     counted = Counter(node.place for node in root.walk())

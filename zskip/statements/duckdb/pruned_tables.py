@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,10 +31,8 @@ from zskip.statements.duckdb.stubs import (
     engine_plan,
     file_columns,
     make_stubs,
-    merged_turns,
     names_file_columns,
     printed_columns,
-    shared_spellings,
     stub_sql,
     tells_apart,
 )
@@ -50,7 +48,6 @@ from zskip.statements.joins import (
     join_keys,
     prune_by_keys,
     read_seconds,
-    untraced,
 )
 from zskip.statements.plan_tree import Node, Scan, StubColumns
 
@@ -70,8 +67,7 @@ class _Rules:
     """The inputs of the rules of `zskip.statements`, from DuckDB's plan of a statement over stubs.
 
     ``only_named``: the stubs had only the columns that the text names · ``unneeded``: the tables of which DuckDB proves
-    that no row is needed, by number · ``unclear``: the names by which tables are joined, but the plan does not tell
-    which.
+    that no row is needed, by number.
     """
 
     scans: Sequence[Scan] = ()
@@ -80,7 +76,6 @@ class _Rules:
     aggregates: Sequence[Aggregates] = ()
     only_named: bool = False
     unneeded: Collection[int] = ()
-    unclear: Collection[str] = ()
 
 
 def pruned_tables(
@@ -114,9 +109,6 @@ def pruned_tables(
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
         if number in rules.unneeded:
             table.reasons.append(f"no row can satisfy the conditions: {survivors.total_files:,} files skipped")
-        for name in sorted(rules.unclear):
-            if name in index.snapshot.schema.arrow.names:
-                table.reasons.append(f"joins by {name} are not used: DuckDB's plan does not tell whose column it is")
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
@@ -203,12 +195,7 @@ def _rules(
     if root is None:
         return _Rules()
     groups = not (places.grouping_sets or parsed.hidden)
-    unclear: Collection[str] = ()
-    if respelled and not parsed.foreign:
-        root, unclear = in_turns(
-            root, stubs, text, lambda turn: make_stubs(schemas, text, only_named=only_named, turn=turn), planned
-        )
-    rules = replace(_rules_of(root, printed_columns(root, stubs, text), groups, only_named), unclear=unclear)
+    rules = _rules_of(root, printed_columns(root, stubs, text), groups, only_named)
     if parsed.statement.kind == "SELECT" and any(node.name == "EMPTY_RESULT" for node in root.walk()):
         scanned = {node.place for node in root.walk()}
         rules = replace(rules, unneeded=[number for number in range(len(stubs)) if number not in scanned])
@@ -221,38 +208,6 @@ def _rules(
             if other is None or not tells_apart(root, stubs, other, others):
                 return certain
     return rules
-
-
-def in_turns(
-    root: Node,
-    stubs: Sequence[Stub],
-    text: str,
-    respelled: Callable[[int], Sequence[Stub]],
-    planned: Callable[[Sequence[Stub]], Node | None],
-) -> tuple[Node, set[str]]:
-    """A plan that tells apart columns of names of one letter, by further plans over stubs in other spellings; and the
-    names by which it joins tables, but does not tell which.
-
-    The plan itself if it is clear, or the others differ in more. ``respelled``: the stubs of each further turn.
-    """
-    shared = shared_spellings(stubs)
-    if not shared:
-        return root, shared
-    columns = printed_columns(root, stubs, text)
-    if not untraced(root, columns, shared) and all(scan.complete for scan in root.scans(columns) or ()):
-        return root, set()
-    turns = [(root, stubs)]
-    while _labels(further := respelled(len(turns))) != _labels(stubs):
-        plan = planned(further)
-        if plan is None:
-            return root, untraced(root, columns, shared)
-        turns.append((plan, further))
-    root = merged_turns(turns) or root
-    return root, untraced(root, printed_columns(root, stubs, text), shared)
-
-
-def _labels(stubs: Sequence[Stub]) -> list[tuple[str, ...]]:
-    return [stub.labels for stub in stubs]
 
 
 def _rules_of(root: Node, columns: Sequence[StubColumns], groups: bool, only_named: bool) -> _Rules:

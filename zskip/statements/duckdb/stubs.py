@@ -13,7 +13,6 @@ import json
 import logging
 import re
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.statements.duckdb.session import in_transaction
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, own_connection, shape
-from zskip.statements.plan_tree import Node, StubColumns, merged, places_scanned_once, read_tree
+from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
     import duckdb
@@ -67,19 +66,17 @@ def make_stubs(
     only_named: bool = False,
     respelled: bool = True,
     unlike: Sequence[Stub] = (),
-    turn: int = 0,
 ) -> list[Stub]:
     """The stubs of a statement's tables, one per schema.
 
     ``only_named``: only the `named_columns` of each table · ``respelled``: the names may have other spellings ·
-    ``unlike``: stubs whose spellings are not used · ``turn``: of several plans whose spellings together tell apart the
-    columns of names that have too few of them; those of the first turn are as if there were no others.
+    ``unlike``: stubs whose spellings are not used.
     """
     reduced = (named_columns(schema, statement) if only_named else schema for schema in schemas)
     # The cache key has the names of types: a schema cannot be hashed if one of its extension types cannot.
     tables = (_Columns(tuple(schema.names), tuple(map(duckdb_type, schema.types))) for schema in reduced)
     avoided = frozenset(name for stub in unlike for name in stub.columns.printed)
-    return _stubs(tuple(tables), shape(statement), respelled, avoided, turn)
+    return _stubs(tuple(tables), shape(statement), respelled, avoided)
 
 
 def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
@@ -107,13 +104,11 @@ class _Columns(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _stubs(
-    tables: tuple[_Columns, ...], statement: str, respelled: bool, avoided: frozenset[str], turn: int
-) -> list[Stub]:
+def _stubs(tables: tuple[_Columns, ...], statement: str, respelled: bool, avoided: frozenset[str]) -> list[Stub]:
     import pyarrow.dataset as ds  # brings pandas along where that is installed
 
     prefix = _unused_prefix(statement)
-    spellings = _Spellings(tables, statement, avoided, turn)
+    spellings = _Spellings(tables, statement, avoided)
     stubs = []
     for place, table in enumerate(tables):
         name = f"{prefix}_{place}"
@@ -202,27 +197,6 @@ def tells_apart(root: Node, stubs: Sequence[Stub], other: Node, others: Sequence
     return _with_scanned_names(root, stubs) == _with_scanned_names(other, others)
 
 
-def merged_turns(turns: Sequence[tuple[Node, Sequence[Stub]]]) -> Node | None:
-    """The plan of the first turn, in which a column whose spelling is another one in later turns has the name that its
-    scan prints; None if the plans differ in more than spellings.
-
-    Of the columns k of three tables, one is K in the first turn. The two others are told apart by two more turns, as
-    k K k and k k K, and from any k or K of the statement's own, which is the same in each turn.
-    """
-    names = {
-        labels: scanned
-        for stubs in zip(*(stubs for _, stubs in turns), strict=True)
-        for scanned, *spelled in zip(stubs[0].rows.schema.names, *(stub.labels for stub in stubs), strict=True)
-        if len({*(labels := tuple(spelled))}) > 1
-    }
-    return merged([root for root, _ in turns], names)
-
-
-def shared_spellings(stubs: Sequence[Stub]) -> set[str]:
-    """The spellings of columns that do not tell the columns of several tables apart."""
-    return {label for stub in stubs for label in stub.labels if label not in stub.columns.printed}
-
-
 def _with_scanned_names(root: Node, stubs: Sequence[Stub]) -> list[tuple[str, dict[str, str]]]:
     """The operators of a plan, parents first, with the names in the scans in place of the stubs' spellings."""
     scanned = {
@@ -250,16 +224,14 @@ def _scanned_columns(stub: Stub) -> dict[str, str]:
 class _Spellings:
     """Spellings of column names, in upper and lower case, that neither the statement nor any table uses."""
 
-    def __init__(self, tables: Sequence[_Columns], statement: str, avoided: frozenset[str], turn: int) -> None:
+    def __init__(self, tables: Sequence[_Columns], statement: str, avoided: frozenset[str]) -> None:
         # The names of types include the field names of structs.
         self._text = " ".join([statement, *(type for table in tables for type in table.types)])
         self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
         self._taken = set(avoided)
-        self._turn, self._shared = turn, Counter[str]()
 
     def unused(self, name: str) -> str:
-        """An unused spelling of the name. If none was found, the name itself, of which the case of the first letter
-        tells a digit of the column's number in each later turn."""
+        """An unused spelling of the name; the name itself if none was found."""
         letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
         for swapped in islice(combinations_with_replacement(letters, 2), _MOST_SPELLINGS):
             label = "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
@@ -267,10 +239,6 @@ class _Spellings:
             if (len(letters) <= 2 or not label.isupper()) and self._is_unused(label):
                 self._taken.add(label)
                 return label
-        self._taken.add(name)
-        self._shared[name.lower()] += 1
-        if letters and self._turn and self._shared[name.lower()] >> (self._turn - 1) & 1:
-            return name[: letters[0]] + name[letters[0] :].replace(name[letters[0]], name[letters[0]].swapcase(), 1)
         return name
 
     def _is_unused(self, label: str) -> bool:
