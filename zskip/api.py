@@ -23,7 +23,6 @@ from zskip.table import Table, require_version
 from zskip.tablelog.index import CACHE_BYTES
 from zskip.tablelog.log import load, newest
 from zskip.tablelog.runs import runs_of
-from zskip.tablelog.sketches import named_sketches
 from zskip.tablelog.table_folders import own_snapshot, refuse_folder
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ def write(
     if base is not None and mode == "append":
         if dimensions:
             raise InvalidOption("An append joins the table's own dimensions; give joins= when you write the table.")
+        from zskip.tablelog.sketches import named_sketches
+
         known = {each.name for each in base.sketches}
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
@@ -215,6 +216,7 @@ def index(
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
     from zskip.tablelog.indexing import index_files
+    from zskip.tablelog.sketches import named_sketches
     from zskip.writer.options import WriteOptions
     from zskip.writer.sketching import complete_sketches
 

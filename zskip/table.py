@@ -33,7 +33,6 @@ from zskip.tablelog.freshness import dropped_files, listed
 from zskip.tablelog.index import CACHE_BYTES, Index
 from zskip.tablelog.query_log import QueryLog
 from zskip.tablelog.runs import naming_vacuums
-from zskip.tablelog.sketches import named_sketches
 from zskip.tablelog.snapshot import Snapshot
 
 # What changes, analyses or draws a table is loaded by the first call that does so.
@@ -451,6 +450,7 @@ class Table:
         ``session``: a Spark session whose executors read the files. Options as for `append`. Raises `InvalidOption`,
         `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
+        from zskip.tablelog.sketches import named_sketches
         from zskip.writer.backend import backend_of
         from zskip.writer.options import resources_of
         from zskip.writer.sketching import complete_sketches

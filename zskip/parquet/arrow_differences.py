@@ -6,14 +6,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.types import TIME_TZ
 from zskip.errors import naming
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
@@ -22,6 +24,8 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     Arrow's default is nanoseconds, which wrap around outside the years 1677 to 2262: 9999-12-31 becomes 1816-03-30.
     An error of the system names the file, also if it is one about reading it, which Arrow leaves without a name.
     """
+    import pyarrow.parquet as pq  # imports Arrow's file systems, which a look-up needs not
+
     with naming(source) if isinstance(source, str) else nullcontext():
         return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow._parquet import ParquetReader
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
@@ -32,6 +32,9 @@ from zskip.stats.collect import shorten_lower, shorten_upper
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 FANOUT, INLINE_BYTES = 8, 2048
@@ -167,6 +170,8 @@ def _stored(drafts: Drafts, columns: Mapping[str, pa.Array], files: int) -> Part
 
 
 def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
+    import pyarrow.parquet as pq  # imports Arrow's file systems, which a look-up needs not
+
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     encoding = {"compression": "none", "use_dictionary": False} if table.num_rows < FANOUT else _encoding(columns)
@@ -352,7 +357,9 @@ class _ParquetColumns:
         # One request brings the footer, and the whole part where it is small.
         self._file.fetch([(max(0, part.size - 65_536), part.size)])
         try:
-            self._parquet = pq.ParquetFile(self._file)
+            # The reader within pq.ParquetFile, whose import loads all file systems of Arrow: 20 ms of a first look-up.
+            self._parquet = ParquetReader()
+            self._parquet.open(self._file)
         except pa.ArrowException as error:
             raise DamagedIndex(lost(storage, part, f"is no Parquet file ({error})")) from error
         metadata = self._parquet.metadata
@@ -377,7 +384,7 @@ class _ParquetColumns:
             try:
                 found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
                 numbers = [self._numbers[name] for name in stored if name not in found]
-                table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+                table = self._parquet.read_all(column_indices=numbers, use_threads=False)
             except (pa.ArrowException, OSError) as error:
                 if not is_damage(error):
                     raise
@@ -402,7 +409,8 @@ class _ParquetColumns:
         """A column of strings, decoded in batches up to the most bytes that a part may hold."""
         longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
         most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
-        for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
+        groups, rows = range(self._parquet.metadata.num_row_groups), max(1, _STEP_BYTES // max(longest, 1))
+        for step in self._parquet.iter_batches(rows, groups, [self._numbers[name]]):
             steps.append(step.column(0))
             most -= step.nbytes
             if most < 0:
