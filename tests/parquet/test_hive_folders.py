@@ -41,15 +41,18 @@ def test_folders_have_one_type_for_all(tmp_path: Path) -> None:
     assert rows[0] == rows[1] == rows[2]
 
 
-def test_a_glob_of_folders_has_their_columns(tmp_path: Path) -> None:
+def test_globs_and_lists_have_the_columns_of_folders(tmp_path: Path) -> None:
     """They were lost in silence, while the folder itself and a glob of URLs had them."""
     lake = tmp_path / "lake"
     for day in (1, 2):
         (lake / f"day={day}").mkdir(parents=True)
         pq.write_table(ROWS, lake / f"day={day}" / "0.parquet")
-    for number, source in enumerate(
-        (lake, lake / "*" / "*.parquet", lake / "**" / "*.parquet", lake / "day=[12]" / "*")
-    ):
+    days = [lake / "day=1", lake / "day=2"]
+    sources = (
+        *(lake, lake / "*" / "*.parquet", lake / "**" / "*.parquet", lake / "day=[12]" / "*"),
+        *(days, [day / "0.parquet" for day in days], [days[0] / "*.parquet", days[1]]),
+    )
+    for number, source in enumerate(sources):
         table = zskip.write(source, tmp_path / str(number), by="id")
         assert sorted(table.to_arrow()["day"].to_pylist()) == [1, 1, 2, 2], source
 

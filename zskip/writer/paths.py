@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,20 @@ class _File:
     """A file to read.
 
     ``name``: its path or address · ``relative``: its path relative to the folder or the storage · ``partition``: the
-    types of its partition columns, if a table defines them.
+    types of its partition columns, if a table defines them · ``folder``: that folder, relative to the one that all
+    given paths share.
     """
 
     name: str
-    relative: str = ""
+    relative: str
     storage: Storage | None = None
     partition: pa.Schema | None = None
+    folder: str = ""
+
+    @property
+    def hive_path(self) -> str:
+        """The path whose folders may give it columns: raw/day=1/x and raw/day=2/y have days, as has the folder raw."""
+        return f"{self.folder}/{self.relative}" if self.partition is None else self.relative
 
     def opened(self) -> Any:
         """The path or file object to pass to pyarrow."""
@@ -90,7 +97,14 @@ def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None =
     Raises `NoParquet` if there is no file to read, `CorruptFile` for a file that cannot be read, and `ForeignTable` for
     files of Delta, Iceberg or Hudi tables, which without the table's log would yield deleted rows.
     """
-    files = [file for path in paths for file in _expanded(path, storage_options)]
+    folders, found = zip(*(_expanded(path, storage_options) for path in paths), strict=True)
+    same_store = len({"://" in folder for folder in folders}) == 1
+    shared = os.path.commonpath(folders) if same_store else None
+    files = [
+        file if shared is None else replace(file, folder=os.path.relpath(folder, shared))
+        for folder, each in zip(folders, found, strict=True)
+        for file in each
+    ]
     kinds = sorted({KINDS.get(_ending(file.name), "parquet") for file in files})
     if len(kinds) > 1:
         raise InvalidOption(f"The paths mix {' and '.join(kinds)} files; write them one kind after another.")
@@ -110,22 +124,25 @@ def _ending(name: str) -> str:
     return os.path.splitext(stem)[1] if ending in _COMPRESSED else ending
 
 
-def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
-    """The files of a path, glob, folder or URL; for a table that zskip wrote, those of its newest snapshot."""
+def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> tuple[str, list[_File]]:
+    """The folder and the files of a path, glob, folder or URL; for a table that zskip wrote, of its newest snapshot.
+
+    The folder is an absolute path or a URL; of a glob it is the part without signs.
+    """
     if "://" in path:
         return _remote(path, storage_options)
     refuse_secrets(path)
     path = os.path.expanduser(path)
     if os.path.isdir(os.path.join(path, "_zskip")):
-        return _of_snapshot(path, storage_options)
+        return absolute(path), _of_snapshot(path, storage_options)
     if os.path.isdir(path):
-        files = [_File(name, os.path.relpath(name, path)) for name in _files_below(path)]
+        folder, names = path, [*_files_below(path)]
     elif os.path.isfile(path):
-        files = [_File(path)]
+        folder, names = os.path.dirname(path), [path]
     else:
-        fixed = os.path.join("", *takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
-        names = sorted(glob.glob(path, recursive=True))
-        files = [_File(name, os.path.relpath(name, fixed or ".")) for name in names if os.path.isfile(name)]
+        folder = os.path.join("", *takewhile(lambda part: not glob.has_magic(part), Path(path).parts))
+        names = [name for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
+    files = [_File(name, os.path.relpath(name, folder or ".")) for name in names]
     for file in files:
         if any("\ud800" <= letter <= "\udfff" for letter in file.name):
             raise UnsafePath(f"The name {os.fsencode(file.name)!r} of a file is not UTF-8. Rename the file.")
@@ -135,7 +152,7 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     for drive in {drive for drive, _ in placed}:
         names = [name.replace(os.sep, "/").lstrip("/") for one, name in placed if one == drive]
         refuse_files_of_tables(open_storage(drive + os.sep), pa.array(names, pa.string()))
-    return files
+    return absolute(folder or "."), files
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -157,8 +174,8 @@ def _has_known_ending(name: str) -> bool:
     return _ending(name) in KINDS
 
 
-def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
-    """The files of a URL, which may be a glob, a folder, a file or a zskip table."""
+def _remote(url: str, storage_options: Mapping[str, Any] | None) -> tuple[str, list[_File]]:
+    """The folder and the files of a URL, which may be a glob, a folder, a file or a zskip table."""
     from fsspec.utils import glob_translate
 
     scheme, _, rest = url.partition("://")
@@ -166,7 +183,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     fixed = next((index for index, segment in enumerate(segments) if glob.has_magic(segment)), len(segments))
     if fixed == len(segments):
         if open_storage(url, storage_options).list("_zskip"):
-            return _of_snapshot(url, storage_options)
+            return url, _of_snapshot(url, storage_options)
         fixed = fixed if not _has_known_ending(segments[-1]) else fixed - 1
     root = f"{scheme}://{'/'.join(segments[:fixed])}"
     storage = open_storage(root, storage_options)
@@ -177,7 +194,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     if not chosen:
         raise NoParquet(_NO_SOURCE.format(without_secrets(url)))
     refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
-    return [_File(storage.uri_of(name), name, storage) for name in chosen]
+    return root, [_File(storage.uri_of(name), name, storage) for name in chosen]
 
 
 def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> RowSource:
@@ -288,14 +305,14 @@ def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
 
 def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
     """The partition values of each file, from the names of its folders; their types are a table's, or inferred."""
-    texts = [hive.texts_of(file.relative) for file in files]
+    texts = [hive.texts_of(file.hive_path) for file in files]
     names = {name: None for given in texts for name in given}
     types = {name: hive.inferred_type(pa.array([given.get(name) for given in texts], pa.string())) for name in names}
     partition = files[0].partition
     if partition is not None:
         types = {field.name: field.type for field in partition}
     return [
-        hive.partition_values(file.relative, {name: type for name, type in types.items() if name in given})
+        hive.partition_values(file.hive_path, {name: type for name, type in types.items() if name in given})
         for file, given in zip(files, texts, strict=True)
     ]
 
