@@ -26,7 +26,7 @@ FILES = {
         [0, 1], [{"a": 1, "b": 2, "i": {"c": "x", "d": 5}}, None], ("a", LONG), ("b", LONG), ("i", INNER)
     ),
     "in_another_order": rows([2], [{"b": 1, "a": 2}], ("b", LONG), ("a", LONG)),
-    "with_one_field": rows([3, 4], [{"b": 7}, {"b": None}], ("b", LONG)),
+    "with_one_field": rows([3, 4, 8], [{"b": 7}, {"b": None}, None], ("b", LONG)),
     "grown_inside": rows([5], [{"i": {"d": 9}}], ("i", pa.struct([("d", LONG)]))),
     "without_it": pa.table({"n": [6, 7]}),
 }
@@ -34,15 +34,15 @@ WANTED = {
     "s.a = 2": [2],
     "s.a = 1": [0],
     "s.b = 2 OR s.b = 7": [0, 3],
-    "s.a IS NULL": [1, 3, 4, 5, 6, 7],
-    "s.b IS NULL": [1, 4, 5, 6, 7],
+    "s.a IS NULL": [1, 3, 4, 5, 6, 7, 8],
+    "s.b IS NULL": [1, 4, 5, 6, 7, 8],
     "s.i IS NOT NULL": [0, 5],
     "s.i.d > 4": [0, 5],
     "s.i.c IS NULL AND s.i.d = 9": [5],
     "s.b IN (2, NULL)": [0],
     "s.b IN (7, nullif(1, 1), 8) AND n < 9": [3],
-    "s IS NULL": [1, 6, 7],
-    "s.i IS NULL": [1, 2, 3, 4, 6, 7],
+    "s IS NULL": [1, 6, 7, 8],
+    "s.i IS NULL": [1, 2, 3, 4, 6, 7, 8],
 }
 
 
@@ -86,6 +86,7 @@ def test_a_field_is_selected_by_name(table: zskip.Table) -> None:
         (5, None, None, 9),
         (6, None, None, None),
         (7, None, None, None),
+        (8, None, None, None),
     ]
 
 

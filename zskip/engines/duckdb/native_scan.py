@@ -117,6 +117,13 @@ def read_of_files(
     options = _Options(any(holds_floats(field.type) for field in stored), file, in_folders or {}, guard)
     if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
         held = None
+    structs = [field for field in stored if t.is_struct(field.type)]
+    if not uniform and any(
+        field.name in whole and any(t.is_struct(inner.type) for inner in field.type) for field in structs
+    ):
+        # With ``bound_schema``, DuckDB 2.0 invalidates the database where the structs of a file lack a struct and one
+        # of them is NULL; with ``schema``, where it compares a field of a struct with a list that holds NULL.
+        whole, held = [field.name for field in structs], None
     deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
     # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
     shown = {name: name for name in stored.names}
