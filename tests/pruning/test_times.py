@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import zoneinfo
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -11,6 +15,7 @@ import pytest
 import zskip
 from zskip.core.types import TIME_TZ
 from zskip.errors import SchemaError
+from zskip.language import clocks
 
 
 @pytest.fixture
@@ -154,3 +159,58 @@ def test_a_part_of_infinity_is_null(kind: str, tmp_path: Path) -> None:
         assert table.plan(condition).count() == wanted, condition
         if number % 3 == 0:
             assert table.plan(f"({condition}) OR x IS NULL").count() == wanted, condition
+
+
+# --- local times by the clocks of the engine, which need not be those of the operating system ---
+
+
+@pytest.fixture
+def other_clocks(tmp_path: Path) -> Iterator[None]:
+    """The operating system takes Tokyo's clocks for Stockholm's."""
+    tokyo = next(Path(folder, "Asia/Tokyo") for folder in zoneinfo.TZPATH if Path(folder, "Asia/Tokyo").exists())
+    (tmp_path / "zones" / "Europe").mkdir(parents=True)
+    shutil.copy(tokyo, tmp_path / "zones" / "Europe" / "Stockholm")
+    before = zoneinfo.TZPATH
+    zoneinfo.reset_tzpath([str(tmp_path / "zones"), *before])
+    zoneinfo.ZoneInfo.clear_cache()
+    yield
+    zoneinfo.reset_tzpath(before)
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+def test_local_times_are_those_of_duckdb(other_clocks: None, tmp_path: Path) -> None:
+    """Files were skipped by the clocks of the operating system, and with them rows that match."""
+    begins = "'1900-01-01'", "'1947-07-02 12:00'", "'2024-07-01'"
+    con = duckdb.connect()
+    moments = ", ".join(f"TIMESTAMPTZ {each} + INTERVAL 1 MINUTE * i" for each in begins)
+    rows = con.sql(f"SELECT unnest([{moments}]) AS t FROM range(-600, 600) r(i)").to_arrow_table()
+    table = zskip.write(rows, tmp_path / "t", by="t", files=60)
+    for zone in ("Europe/Stockholm", "Europe/Amsterdam", "America/New_York"):
+        con.execute(f"SET TimeZone = '{zone}'")
+        for begin in begins:
+            for condition in (
+                f"t BETWEEN TIMESTAMPTZ {begin} AND TIMESTAMPTZ {begin} + INTERVAL 20 MINUTE",
+                f"t = TIMESTAMP {begin}",
+                f"t < {begin}",
+            ):
+                ((wanted,),) = con.sql(f"SELECT count(*) FROM rows WHERE {condition}").fetchall()
+                plan = table.plan(condition, timezone=zone)
+                assert plan.count() == len(plan.to_duckdb(con).fetchall()) == wanted, (zone, condition)
+    assert len(table.plan("t = TIMESTAMP '1947-07-02 12:00'", timezone="Europe/Stockholm")) == 1
+    assert len(table.plan("t = '1947-07-02 12:00'", timezone="Europe/Stockholm", dialect="spark")) == 60
+    assert len(table.plan("t = '2024-07-01'", timezone="Europe/Stockholm", dialect="spark")) == 1
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"])
+def test_local_times_that_occur_once_have_an_instant(zone: str) -> None:
+    con = duckdb.connect()
+    for year in (1911, 1980, 2011, 2024):
+        for _, change, _ in clocks.duckdb_clocks(zone, year)[:-1]:
+            for minutes in range(-90, 90):
+                instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=change, minutes=minutes)
+                local = clocks.local_time(instant, zone)
+                assert con.execute("SELECT timezone($1, $2)", [zone, instant]).fetchall() == [(local,)]
+                assert clocks.in_utc(local, zone) in (instant.replace(tzinfo=None), None)
+    assert clocks.in_utc(datetime(2024, 7, 1), "Europe/Berlin") == datetime(2024, 6, 30, 22)
+    assert clocks.in_utc(datetime(2024, 3, 31, 2, 30), "Europe/Berlin") is None
+    assert clocks.in_utc(datetime(2024, 10, 27, 2, 30), "Europe/Berlin") is None

@@ -41,7 +41,7 @@ from zskip.binder.tokens import (
 from zskip.core.option_checks import is_encodable, is_zone, require_parameters
 from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
-from zskip.language import tree
+from zskip.language import clocks, tree
 from zskip.language.bound import Dialect, Predicate, Template
 from zskip.language.tree import Node, Opaque, Why
 
@@ -109,7 +109,9 @@ def bind(
         raise InvalidOption(f"There is no time zone {timezone!r}.")
     settings = Dialect(dialect, timezone, ansi)
     reads_values = params is not None or reads_clock(sql, dialect)
-    key = None if reads_values or len(sql) > MOST_CACHED else (sql, settings, id(schema), case_sensitive)
+    key = (
+        None if reads_values or len(sql) > MOST_CACHED else (sql, settings, clocks.source(), id(schema), case_sensitive)
+    )
     with _lock:
         cached = None if key is None else _cache.get(key)
     if cached is not None and cached.schema is schema:

@@ -136,7 +136,7 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
     if t.is_date(target):
         return date_value(text)
     if t.is_timestamp(target):
-        moment = timestamp(text, target.tz is not None, dialect.timezone)
+        moment = timestamp(text, target.tz is not None, dialect.name, dialect.timezone)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
             raise Refused(f"the string {text!r} is outside the years that {target} holds: the engine raises")
         if target.unit == "ns":

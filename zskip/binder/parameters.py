@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.source_text import Parameters, SourceText, Value
 from zskip.core.option_checks import is_encodable, numbered
 from zskip.errors import UnknownParameter, nearest
+from zskip.language.clocks import local_time
 from zskip.language.literals import is_list, listed, plain_value
 
 STAND_IN = "?"
@@ -133,7 +133,7 @@ def _clock_value(kind: str, now: datetime, zone: str) -> object:
     aware = now if now.tzinfo else now.replace(tzinfo=UTC)
     if kind == "instant":
         return aware
-    local = aware.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    local = local_time(aware, zone)
     return local.date() if kind == "date" else local
 
 

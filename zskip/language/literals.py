@@ -21,7 +21,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,8 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.types import UNIT_NANOSECONDS
 from zskip.errors import UnknownParameter
-from zskip.language import tree
+from zskip.language import clocks, tree
+from zskip.language.clocks import has_fixed_offset, offset_nanoseconds
 from zskip.language.tree import Cause, Literal, Node, Scalar, Why
 
 _DAY_NANOSECONDS = 86_400 * 10**9
@@ -94,7 +94,7 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
             raise Refused("a constant outside BIGINT: Spark returns TRUE or FALSE for it even beside NULL")
         return _fit_number(constant, type)
     if t.is_date(type) or t.is_timestamp(type):
-        return _fit_datetime(constant, type, timezone)
+        return _fit_datetime(constant, type, dialect, timezone)
     if t.is_time(type) and t.is_time(source):
         unit = UNIT_NANOSECONDS[type.unit]
         floor, rest = divmod(constant.value * UNIT_NANOSECONDS[source.unit], unit)
@@ -140,7 +140,7 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
     if t.is_date(type):
         return date_value(text)
     if t.is_timestamp(type):
-        moment = timestamp(text, type.tz is not None, timezone)
+        moment = timestamp(text, type.tz is not None, dialect, timezone)
         if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
             raise Refused(f"the string {text!r} is finer than {type}: readers round or cut it")
         return moment
@@ -175,7 +175,7 @@ def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
     return pa.scalar(exact, pa.decimal256(76, max(0, -int(exact.as_tuple().exponent))))
 
 
-def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
+def timestamp(text: str, zoned: bool, dialect: str, timezone: str) -> pa.Scalar:
     """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
     parts = re.fullmatch(
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
@@ -193,7 +193,7 @@ def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
         raise Refused(f"the string {text!r} has an offset and the type has none")
     nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
     if zoned:
-        moment = _to_utc(moment, offset, timezone)
+        moment = _to_utc(moment, offset, dialect, timezone)
     seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
     total = seconds * 10**9 + nanoseconds
     zone = "UTC" if zoned else None
@@ -204,7 +204,7 @@ def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
     return pa.scalar(total, pa.timestamp("ns", zone))
 
 
-def _to_utc(moment: datetime, offset: str | None, zone: str) -> datetime:
+def _to_utc(moment: datetime, offset: str | None, dialect: str, zone: str) -> datetime:
     if offset:
         if offset == "Z":
             return moment
@@ -213,12 +213,13 @@ def _to_utc(moment: datetime, offset: str | None, zone: str) -> datetime:
         return moment - sign * timedelta(minutes=minutes)
     if not 2 <= moment.year <= 9998:
         raise Refused(f"{moment} is at the end of the calendar")
-    local = moment.replace(tzinfo=ZoneInfo(zone))
-    early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
-    if early is None or early != late:
-        # Engines differ on a wall-clock time that occurs twice or never.
+    if not has_fixed_offset(zone) and clocks.source() is None and dialect != "duckdb" and moment.year < 1970:
+        raise Refused(f"engines differ on the clocks of {zone} before 1970", Cause.AMBIGUOUS_MOMENT)
+    found = clocks.in_utc(moment, zone)
+    if found is None:
+        # Engines differ on a local time that occurs twice or never.
         raise Refused(f"{moment} occurs twice or never in {zone}, where clocks change", Cause.AMBIGUOUS_MOMENT)
-    return moment - early
+    return found
 
 
 def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
@@ -351,7 +352,7 @@ def epoch_nanoseconds(constant: pa.Scalar) -> int:
     return int(constant.value) * UNIT_NANOSECONDS[constant.type.unit]
 
 
-def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
+def _fit_datetime(constant: pa.Scalar, type: pa.DataType, dialect: str, zone: str) -> Fit:
     source = constant.type
     if not (t.is_date(source) or t.is_timestamp(source)):
         raise Refused(f"a constant of type {source} compared with {type}")
@@ -370,7 +371,7 @@ def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
             moment += offset_nanoseconds(zone)
         else:
             naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)
-            moment = round((_to_utc(naive, None, zone) - naive) / timedelta(microseconds=1)) * 1000 + moment
+            moment = round((_to_utc(naive, None, dialect, zone) - naive) / timedelta(microseconds=1)) * 1000 + moment
     unit = _DAY_NANOSECONDS if t.is_date(type) else UNIT_NANOSECONDS[type.unit]
     floor, rest = divmod(moment, unit)
     low, high = t.limits(type)
@@ -380,21 +381,6 @@ def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
         raise Refused(f"a date or time that {type} cannot hold: the engine raises")
     raw = pa.scalar(floor, pa.int32() if type == pa.date32() else pa.int64())
     return Fit(raw.cast(type), rest == 0)
-
-
-def has_fixed_offset(zone: str) -> bool:
-    """Whether a zone's offset from UTC never changes. False for unknown ones.
-
-    >>> has_fixed_offset("UTC"), has_fixed_offset("Europe/Berlin")
-    (True, False)
-    """
-    return zone.startswith("Etc/") or zone in ("UTC", "GMT", "Z")
-
-
-def offset_nanoseconds(zone: str) -> int:
-    """The offset from UTC of a zone for which `has_fixed_offset` holds, in nanoseconds."""
-    offset = datetime(2000, 1, 1, tzinfo=UTC).astimezone(ZoneInfo(zone)).utcoffset()
-    return 0 if offset is None else round(offset / timedelta(microseconds=1)) * 1000
 
 
 _MAX_BITS, _MOST_DIGITS = 3_300, 38

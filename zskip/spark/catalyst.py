@@ -22,9 +22,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +71,7 @@ def predicate(expressions: Sequence[Any], schema: Schema, jvm: Jvm) -> tuple[Pre
         nodes = json.loads(expression.toJSON())
         bound = usable = None
         if all(_is_builtin(node) for node in nodes):
-            bound = _bound(expression, nodes, schema, semantics)
+            bound = _bound(expression, nodes, schema, semantics, jvm)
             usable = None if bound is None else same_in_spark(bound, schema)
             is_whole = bound is None or (usable is not None and len(usable.conjuncts) == len(bound.conjuncts))
             if is_whole and (bound is None or tree.has_call_or_opaque(bound.tree)):
@@ -85,28 +83,26 @@ def predicate(expressions: Sequence[Any], schema: Schema, jvm: Jvm) -> tuple[Pre
 
 
 def _bound(
-    expression: Any, nodes: Sequence[Mapping[str, Any]], schema: Schema, semantics: Semantics
+    expression: Any, nodes: Sequence[Mapping[str, Any]], schema: Schema, semantics: Semantics, jvm: Jvm
 ) -> Predicate | None:
     """The predicate of an expression's text; None if it cannot be bound, or may mean something else."""
-    text = None if semantics.zone is None else _unambiguous_sql(expression, nodes, semantics, semantics.zone)
+    text = None if semantics.zone is None else _unambiguous_sql(expression, nodes, semantics)
     if text is None:
         return None
     try:
-        return semantics.bind(text, schema)
+        return semantics.bind(text, schema, clocks=jvm.clocks)
     except (ZskipError, RecursionError):
         return None
 
 
-def _unambiguous_sql(
-    expression: Any, nodes: Sequence[Mapping[str, Any]], semantics: Semantics, zone: ZoneInfo
-) -> str | None:
+def _unambiguous_sql(expression: Any, nodes: Sequence[Mapping[str, Any]], semantics: Semantics) -> str | None:
     """The SQL text of an expression; None if the text may mean something other than the expression."""
     if not _all_in_zone(nodes, semantics.timezone) or not _all_in_mode(expression, nodes, semantics.ansi):
         return None
     qualifiers = [_parts(node["qualifier"]) for node in nodes if "qualifier" in node]
     if len(set(qualifiers)) != 1:
         return None
-    return _without_prefix(expression.sql(), ".".join(map(_quoted, qualifiers[0])), len(qualifiers), zone)
+    return _without_prefix(expression.sql(), ".".join(map(_quoted, qualifiers[0])), len(qualifiers))
 
 
 def _is_builtin(node: Mapping[str, Any]) -> bool:
@@ -141,25 +137,22 @@ def _all_in_mode(expression: Any, nodes: Sequence[Mapping[str, Any]], ansi: bool
     return True
 
 
-def _without_prefix(text: str, prefix: str, names: int, zone: ZoneInfo) -> str | None:
+def _without_prefix(text: str, prefix: str, names: int) -> str | None:
     """The text without the prefix of its ``names`` column references; None if the text is ambiguous.
 
-    >>> _without_prefix("(a.s = 'a.b')", "a", 1, ZoneInfo("UTC"))
+    >>> _without_prefix("(a.s = 'a.b')", "a", 1)
     "(s = 'a.b')"
     """
     pieces: list[str] = []
     done = 0
-    before = ""
     for token in _TOKEN.finditer(text):
         if token["string"] is not None:
-            if before == "TIMESTAMP" and not _is_one_instant(token["string"][1:-1], zone):
-                return None
-        elif token["name"].lower() == "collate":
+            continue
+        if token["name"].lower() == "collate":
             return None
-        elif prefix and token["name"].startswith(f"{prefix}."):
+        if prefix and token["name"].startswith(f"{prefix}."):
             pieces += [text[done : token.start()], token["name"][len(prefix) + 1 :]]
             done = token.end()
-        before = token["name"] or ""
     if prefix and len(pieces) != 2 * names:
         return None
     return "".join([*pieces, text[done:]])
@@ -178,16 +171,6 @@ def _quoted(part: str) -> str:
     """A part of a qualified name as Spark prints it."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part)
     return part if plain else identifier(part, dialect="spark")
-
-
-def _is_one_instant(literal: str, zone: ZoneInfo) -> bool:
-    """Whether a local time is one instant in the zone: False in the hour when clocks go back or forward."""
-    try:
-        local = datetime.fromisoformat(literal)
-    except ValueError:  # a year after 9999
-        return False
-    first, second = local.replace(tzinfo=zone, fold=0), local.replace(tzinfo=zone, fold=1)
-    return local.tzinfo is None and first.utcoffset() == second.utcoffset()
 
 
 # Catalyst's own evaluation, for units that hold few values.

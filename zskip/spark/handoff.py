@@ -30,6 +30,7 @@ from zskip.plan.scan import Scan
 from zskip.spark.inferred_types import Inference, in_spark_types, texts_by_folder
 from zskip.spark.spark_session import (
     Semantics,
+    clocks_of,
     is_connect,
     require_proved_meaning,
     require_session,
@@ -105,7 +106,7 @@ def _planned_for(survivors: Survivors, index: Index, spark: SparkSession) -> tup
     semantics = Semantics.of(spark)
     predicate = None
     if semantics.zone is not None:
-        predicate = same_in_spark(semantics.bind(where, schema), schema)
+        predicate = same_in_spark(semantics.bind(where, schema, clocks=clocks_of(spark)), schema)
     if schema is not index.snapshot.schema:
         index = Index(index.storage, replace(index.snapshot, schema=schema))
     return where, find_survivors(index, predicate, changes=survivors.changes).scan

@@ -27,7 +27,7 @@ from zskip.spark import staging
 from zskip.spark.executor_footers import chunks_of, on_executors
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import column, read_files
-from zskip.spark.spark_session import Semantics, require_java, require_pyspark, require_session, setting
+from zskip.spark.spark_session import Semantics, clocks_of, require_java, require_pyspark, require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage
@@ -82,6 +82,7 @@ def backend(session: SparkSession) -> Backend:
         write=_write,
         map=partial(_map_items, session),
         timezone=lambda: Semantics.of(session).require_zone(),
+        clocks=clocks_of(session),
     )
 
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.language import Dialect, Predicate, conjunction
+from zskip.language.clocks import Clocks, Spell, seconds_of, told_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,21 +64,53 @@ class Semantics:
         return Dialect("spark", self.zone.key if self.zone else "UTC", self.ansi)
 
     def bind(
-        self, sql: str, schema: Schema, *, params: list[Any] | None = None, case_sensitive: bool | None = None
+        self,
+        sql: str,
+        schema: Schema,
+        *,
+        params: list[Any] | None = None,
+        case_sensitive: bool | None = None,
+        clocks: Clocks | None = None,
     ) -> Predicate:
         """A condition in Spark's SQL, bound in the session's `dialect`. ``case_sensitive``: by default the session's.
 
-        Raises `SqlError`.
+        ``clocks``: of the session's JVM, if it can be asked. Raises `SqlError`.
         """
-        return bind(
-            sql,
-            schema,
-            dialect="spark",
-            timezone=self.dialect.timezone,
-            params=params,
-            ansi=self.ansi,
-            case_sensitive=self.case_sensitive if case_sensitive is None else case_sensitive,
-        )
+        with told_by(clocks):
+            return bind(
+                sql,
+                schema,
+                dialect="spark",
+                timezone=self.dialect.timezone,
+                params=params,
+                ansi=self.ansi,
+                case_sensitive=self.case_sensitive if case_sensitive is None else case_sensitive,
+            )
+
+
+def clocks_of(spark: SparkSession) -> Clocks | None:
+    """The clocks of a session's JVM; None for a session of Spark Connect, whose JVM is elsewhere."""
+    java = getattr(spark, "_jvm", None)
+    return None if java is None else java_clocks(java)
+
+
+@lru_cache(maxsize=4)
+def java_clocks(java: Any) -> Clocks:
+    """The clocks of a JVM, by its view in py4j."""
+
+    @lru_cache(maxsize=256)
+    def clocks(zone: str, year: int) -> tuple[Spell, ...]:
+        rules = java.java.time.ZoneId.of(zone).getRules()
+        begin, end = seconds_of(year)
+        moment, spells = java.java.time.Instant.ofEpochSecond(begin), []
+        offset = rules.getOffset(moment).getTotalSeconds()
+        while (change := rules.nextTransition(moment)) is not None and change.toEpochSecond() < end:
+            spells.append((begin, change.toEpochSecond(), offset))
+            moment = change.getInstant()
+            begin, offset = change.toEpochSecond(), change.getOffsetAfter().getTotalSeconds()
+        return *spells, (begin, end, offset)
+
+    return clocks
 
 
 def same_in_spark(predicate: Predicate, schema: Schema) -> Predicate | None:

@@ -17,7 +17,7 @@ from zskip.errors import InvalidOption
 from zskip.spark.executor_footers import read_foreign_footers
 from zskip.spark.hadoop import open_storage
 from zskip.spark.spark_backend import backend
-from zskip.spark.spark_session import Semantics, require_proved_meaning, require_session
+from zskip.spark.spark_session import Semantics, clocks_of, require_proved_meaning, require_session
 from zskip.table import Table
 from zskip.tablelog import indexing, log
 from zskip.writer import append as append_rows
@@ -76,7 +76,8 @@ def delete(
     require_proved_meaning(spark, where)
     semantics = Semantics.of(spark)
     semantics.require_zone()
-    return table.delete(semantics.bind(where, table._index.snapshot.schema), session=spark)
+    predicate = semantics.bind(where, table._index.snapshot.schema, clocks=clocks_of(spark))
+    return table.delete(predicate, session=spark)
 
 
 def optimize(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from zskip.core import late_loading
 from zskip.core.schema import Schema
 from zskip.engines.arrow import count, to_batches
+from zskip.language.clocks import Clocks
 from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage, open_storage
@@ -44,7 +45,7 @@ class Backend:
     ``write(rows, storage, schema, options, look_ups, staged)``: write data files as `write_files` does ·
     ``map(storage, function, items, options)``: the result of a function for each item, in their order; the function can
     be pickled and reads files of the storage · ``timezone()``: of predicates in the engine's own SQL; raises
-    `InvalidOption` if Python does not know the session's.
+    `InvalidOption` if Python does not know the session's · ``clocks``: of its time zones, None for DuckDB's.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
@@ -55,6 +56,7 @@ class Backend:
     write: Callable[[Any, Storage, Schema, WriteOptions, ReadLookUps | None, Staged], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
     timezone: Callable[[], str]
+    clocks: Clocks | None = None
 
 
 def _rows_of_scan(scan: Scan, schema: pa.Schema) -> RowSource:

@@ -24,10 +24,11 @@ from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
 from zskip.language import literals, tree
 from zskip.language.bound import Dialect
+from zskip.language.clocks import has_fixed_offset
 from zskip.language.functions import widths
 from zskip.language.functions.dates import zone_of
 from zskip.language.functions.widths import approximate, is_exact, is_number, is_wide
-from zskip.language.literals import Fit, Refused, constant, fit, has_fixed_offset, unified
+from zskip.language.literals import Fit, Refused, constant, fit, unified
 from zskip.language.patterns import and_of_known, contains_conditions
 from zskip.language.render import type_name
 from zskip.language.tree import And, Call, Cause, Compare, Literal, Node, Opaque, Reference, Scalar, Why

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from zskip.core import types as t
 from zskip.language.bound import Dialect
+from zskip.language.clocks import has_fixed_offset
 from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, whole_number
 from zskip.language.intervals import periods
 from zskip.language.intervals.periods import (
@@ -21,7 +22,7 @@ from zskip.language.intervals.periods import (
     thursday_of,
 )
 from zskip.language.intervals.spans import Periodic
-from zskip.language.literals import Refused, has_fixed_offset
+from zskip.language.literals import Refused
 from zskip.language.tree import Call, Cause, Literal, Scalar
 
 UNITS = {

@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from zskip.core import types as t
 from zskip.language.bound import Dialect
+from zskip.language.clocks import has_fixed_offset
 from zskip.language.functions import widths
 from zskip.language.functions.dates import shift_by_interval, zone_of
 from zskip.language.functions.function import ArgumentBinder, Builder, Function, require_only, sql_type, whole_number
 from zskip.language.intervals import interval_arithmetic, periods
 from zskip.language.intervals.interval_arithmetic import rounded, sums_and_products
-from zskip.language.literals import Refused, has_fixed_offset
+from zskip.language.literals import Refused
 from zskip.language.tree import Call, Cause, Literal, Scalar
 
 

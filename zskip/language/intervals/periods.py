@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.language.clocks import has_fixed_offset, offset_nanoseconds
 from zskip.language.intervals.spans import Periodic, Span, halves_of_period, key_limits
-from zskip.language.literals import has_fixed_offset, offset_nanoseconds, per_day
+from zskip.language.literals import per_day
 from zskip.language.tree import Call
 
 Ints = npt.NDArray[np.int64]
