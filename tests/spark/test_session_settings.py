@@ -79,13 +79,18 @@ def test_local_times_are_those_of_the_sessions_jvm(
 ) -> None:
     """Files were skipped by the clocks of the operating system, and with them rows that match."""
     monkeypatch.setattr(clocks, "duckdb_clocks", lambda zone, year: ((*clocks.seconds_of(year), 32_400),))
-    begins = (dt.datetime(1947, 7, 2, 10), dt.datetime(1900, 1, 1), dt.datetime(2024, 6, 30, 22))
+    begins = (
+        dt.datetime(1900, 1, 1),
+        dt.datetime(1947, 7, 2, 10),
+        dt.datetime(2024, 6, 30, 22),
+        dt.datetime(2024, 8, 1),
+    )
     moments = [begin + dt.timedelta(minutes=n) for begin in begins for n in range(-120, 120)]
     rows = pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))})
     table = zskip.write(rows, tmp_path / "t", by=["ts"], files=24)
     wheres = [
         f"ts BETWEEN TIMESTAMP '{begin}' AND TIMESTAMP '{begin}' + INTERVAL '20' MINUTE"
-        for begin in ("1900-01-01 00:30:00", "1947-07-02 12:00:00", "2024-07-01 00:00:00")
+        for begin in ("1900-01-01 00:30:00", "1947-07-02 12:00:00", "2024-07-01 00:00:00", "2024-08-01 02:00:00")
     ]
     with setting(spark, {"spark.sql.session.timeZone": "Europe/Stockholm"}):
         counts = [f"count_if({where})" for where in wheres]
@@ -94,9 +99,9 @@ def test_local_times_are_those_of_the_sessions_jvm(
             assert WAYS["table"](spark, tmp_path / "t", where).count() == count > 0
             assert WAYS["read"](spark, tmp_path / "t", where).count() == count
             assert files_read(WAYS["read"](spark, tmp_path / "t", where)) <= 3
-        assert zs.delete(spark, tmp_path / "t", wheres[0]).rows == wanted[0]
-        assert table.delete(wheres[1], dialect="spark", session=spark).rows == wanted[1]
-        assert spark.read.parquet(*table.plan().paths).selectExpr(*counts).first() == (0, 0, wanted[2])
+        assert zs.delete(spark, tmp_path / "t", wheres[2]).rows == wanted[2]
+        assert table.delete(wheres[3], dialect="spark", session=spark).rows == wanted[3]
+        assert spark.read.parquet(*table.plan().paths).selectExpr(*counts).first() == (*wanted[:2], 0, 0)
 
 
 @pytest.mark.parametrize("way", LISTED)
