@@ -298,7 +298,7 @@ def as_recorded(snapshot: Snapshot, storage: Storage) -> Star:
                 raise SchemaMismatch(f"{changes}; zskip.write(…, joins=…, mode='overwrite') takes the new types")
         except (ZskipError, OSError) as error:
             _LOG.warning("%s cannot be joined, so files get no attributes of it: %s", dimension.name, error)
-            one = _Loaded(dimension, None, None, dimension.attributes.empty_table(), str(error))
+            one = _Loaded(dimension, None, None, dimension.attributes.empty_table(), str(error).rstrip("."))
         loaded.append(one)
     return Star(tuple(loaded))
 
