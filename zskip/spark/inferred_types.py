@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import SchemaError
+from zskip.language import clocks
 from zskip.parquet.arrow_differences import by_leaf, holds_int96, in_utc, with_parquet_types
 from zskip.parquet.footers import opened
 from zskip.spark.spark_types import spark_schema, with_spark_type
@@ -368,7 +369,10 @@ def value(text: str, type: DataType, zone: ZoneInfo | None) -> Any:
         if kind == "timestamp":
             if zone is None:
                 raise ValueError("the session's time zone has no IANA name")
-            return dt.datetime.fromisoformat(text).replace(tzinfo=zone).astimezone(dt.UTC)
+            local = dt.datetime.fromisoformat(text)
+            instant = clocks.in_utc(local, zone.key) if 2 <= local.year <= 9998 else None
+            # Of a local time that occurs twice or never, Java too takes the offset before the change.
+            return local.replace(tzinfo=zone).astimezone(dt.UTC) if instant is None else instant.replace(tzinfo=dt.UTC)
     except ValueError as error:
         raise SchemaError(
             f'The folder name "{text}" is {kind} on Spark, and Python cannot read it so: {error}'
