@@ -374,13 +374,9 @@ class _ParquetColumns:
     def read(self, names: Sequence[str]) -> dict[str, pa.Array]:
         """The columns with these names; missing ones are left out."""
         stored = [name for name in names if name in self._numbers]
-        metadata = self._parquet.metadata
         with self._lock:
-            self._file.fetch(
-                _extent(metadata.row_group(group).column(self._numbers[name]))
-                for group in range(metadata.num_row_groups)
-                for name in stored
-            )
+            extents = [_extent(chunk) for name in stored for chunk in self._chunks(name)]
+            self._file.fetch(extents)
             try:
                 found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
                 numbers = [self._numbers[name] for name in stored if name not in found]
