@@ -29,9 +29,11 @@ settings.register_profile("quick", deadline=None, max_examples=30)
 SPARK = ROOT / "tests" / "spark"
 
 # Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor. Their compiled code
-# would then have a fifth of the room, and what is evicted is compiled again.
+# would then have a fifth of the room, and what is evicted is compiled again. Their classes take 200 MB: where there is
+# less room at first, all garbage is collected whenever that is full.
 os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xms1g -Xmn600m"
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=400m -XX:+UseSerialGC -Xms1g -Xmn600m",
 )
 
 
@@ -103,6 +105,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
+        # Each sort, aggregate and broadcast takes at least a page (32 MB by default), each broadcast a block (4 MB).
+        .config("spark.buffer.pageSize", "1m")
+        .config("spark.broadcast.blockSize", "64k")
         # Listing the files of a small table needs no job.
         .config("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000")
         # Compiling generated code costs more than the few rows of a test.

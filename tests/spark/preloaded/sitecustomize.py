@@ -6,5 +6,6 @@ import importlib
 import sys
 
 if "pyspark.daemon" in sys.orig_argv:
-    for name in ("pandas", "pyarrow.parquet", "zskip.spark.data_source"):
-        importlib.import_module(name)
+    importlib.import_module("zskip.spark.data_source")
+    if "pyspark.worker" in sys.orig_argv:  # the others plan, and have no rows
+        importlib.import_module("pandas")
