@@ -269,7 +269,7 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
 
 @pytest.mark.spark
 def test_scans_plan_as_the_queries_that_ran(spark: SparkSession, tmp_path: Path) -> None:
-    table = zskip.write(SCANNED, tmp_path / "conn", by=["a"], files=20)
+    table = zskip.write(SCANNED, tmp_path / "conn", by=["a"], files=8)
     (tmp_path / "other").mkdir()
     pq.write_table(SCANNED, tmp_path / "other" / "0.parquet")
     with event_log(spark, tmp_path / "log"):
