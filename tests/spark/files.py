@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import sqlglot
 from pyspark.sql import DataFrame
 
 from tests.tables import sorted_rows
@@ -20,6 +23,16 @@ def matching(rows: DataFrame, conditions: Sequence[str]) -> list[list[str]]:
     marks = [f"coalesce({where}, false) AS c{number}" for number, where in enumerate(conditions)]
     marked = rows.selectExpr("*", *marks).toArrow()
     return [sorted_rows(marked.filter(marked[f"c{number}"]).select(rows.columns)) for number in range(len(conditions))]
+
+
+def answered(query: str, schema: pa.Schema, **tables: pa.Table) -> list[str]:
+    """The rows that DuckDB gives for a statement in Spark's SQL, in the types that Spark gave. Spark takes longer."""
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        for name, rows in tables.items():
+            con.register(name, rows)
+        found = con.sql(sqlglot.transpile(query, "spark", "duckdb")[0]).to_arrow_table()
+    return sorted_rows(found.rename_columns(schema.names).cast(schema))
 
 
 def files_read(rows: DataFrame, *kinds: str) -> int:

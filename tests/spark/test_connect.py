@@ -29,12 +29,12 @@ table = zskip.write(rows, folder + "/t", by=["x"], files=10)
 found = {"session": type(spark).__module__}
 read = zs.read(spark, folder + "/t", where="x BETWEEN 5 AND 7", columns=["s"])
 found["read"] = sorted(row.s for row in read.collect())
-found["again"] = read.where("s <> '6'").count()
 found["files"] = len(read.inputFiles())
 found["to_spark"] = [row.s for row in table.plan("x = 9").to_spark(spark).collect()]
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    found["table"] = [row.s for _ in range(2) for row in zs.table(spark, table).where("x = 3").collect()]
+    tables = [zs.table(spark, table) for _ in range(2)]
+    found["table"] = [row.s for row in tables[1].where("x = 3").collect()]
 found["warnings"] = [str(one.message) for one in caught if "zskip" in str(one.message)]
 found["sql"] = zs.sql(spark, f"SELECT count(*) AS n FROM '{folder}/t' WHERE x < 5").first().n
 wrote = zs.write(spark.range(100).selectExpr("id", "id % 7 AS k"), folder + "/w", by=["id"], files=2)
@@ -71,10 +71,9 @@ def test_connect(server: str, tmp_path: Path) -> None:
     assert "Spark Connect has no JVM at hand" in warning
     assert found == {
         "read": ["5", "6", "7"],
-        "again": 2,
         "files": 1,
         "to_spark": ["9"],
-        "table": ["3", "3"],
+        "table": ["3"],
         "sql": 5,
         "write": [2, 100],
         "source": ["4"],

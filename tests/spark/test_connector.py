@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import zskip
-from tests.spark.files import files_read, scanned
+from tests.spark.files import answered, files_read, scanned
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
 from zskip.spark import connector
@@ -57,9 +57,15 @@ def _fact() -> pa.Table:
     )
 
 
+def _dim() -> pa.Table:
+    """A few rows of it, to be filtered by ``keep``."""
+    taken = _fact().take(pa.array([row if row is None or row < _ROWS else None for row in _CHOSEN]))
+    return taken.append_column("keep", pa.array([1] * len(taken)))
+
+
 @pytest.fixture(scope="module")
 def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
-    """``fact`` through zskip, ``plain`` of one file, and ``dim``: a few rows of it, to be filtered by ``keep``.
+    """``fact`` through zskip, ``plain`` and ``dim`` of one file.
 
     Keys of joins are asked for although so few files do not pay for it.
     """
@@ -68,8 +74,7 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     rows = zs.register(spark, "fact", Table(built.storage, built.snapshot), connector=True)
     pq.write_table(_fact(), folder / "plain.parquet")
     spark.read.parquet(str(folder / "plain.parquet")).createOrReplaceTempView("plain")
-    taken = _fact().take(pa.array([row if row is None or row < _ROWS else None for row in _CHOSEN]))
-    pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
+    pq.write_table(_dim(), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(connector, "_SECONDS_PER_KEY_QUERY", 1e-9)
@@ -79,9 +84,10 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def same(spark: SparkSession, query: str) -> int:
-    """How many files are read of ``fact``, after its rows were found to be those of ``plain``."""
-    found, wanted = spark.sql(query), spark.sql(query.replace("fact", "plain"))
-    assert sorted_rows([*map(tuple, found.collect())]) == sorted_rows([*map(tuple, wanted.collect())]), query
+    """How many files are read of ``fact``, after the rows were found to be those of DuckDB."""
+    found = spark.sql(query)
+    rows = found.toArrow()
+    assert sorted_rows(rows) == answered(query, rows.schema, fact=_fact(), dim=_dim()), query
     return scanned(found)
 
 
@@ -98,7 +104,7 @@ def test_keys_join_filters_of_a_session_in_another_zone(spark: SparkSession, fac
         "SELECT fact.row FROM fact JOIN dim ON fact.{0} = dim.{0} WHERE dim.keep > 0 AND fact.ts > '2018-10-27 12:00'"
     )
     with setting(spark, {"spark.sql.session.timeZone": zone}):
-        for key in ("i", "day", "ts", "local"):
+        for key in ("day", "ts", "local"):
             found = spark.sql(query.format(key))
             assert sorted(found.collect()) == [(25,), (112,)], key
             assert scanned(found) <= 2 + 1, key
@@ -202,7 +208,7 @@ def test_a_cached_frame_and_one_that_is_run_again(spark: SparkSession, fact: Dat
 
 def test_partitions(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> None:
     rows = pa.table({"p": [1, 1, 2, None] * 50, "x": list(range(200))})
-    made = zskip.write(rows, tmp_path / "t", by=["x"], partition_by=["p"], files=8)
+    made = zskip.write(rows, tmp_path / "t", by=["x"], partition_by=["p"], files=4)
     more = pa.table({"p": [2, 3], "x": [500, 501]})
     made.append(more)
     found = zs.register(spark, "parts", zskip.open(tmp_path / "t"), connector=True)
@@ -210,7 +216,7 @@ def test_partitions(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> Non
     keys = spark.sql("SELECT CAST(row AS INT) - 23 AS p, keep FROM dim WHERE keep > 0")
     joined, wanted = found.join(keys, "p"), plain.join(keys, "p")
     assert sorted_rows(joined.toArrow()) == sorted_rows(wanted.toArrow())
-    assert files_read(joined) < files_read(found)
+    assert scanned(joined) < len(zskip.open(tmp_path / "t")._index)
     spark.catalog.dropTempView("parts")
 
 
@@ -253,8 +259,8 @@ def test_filters_that_every_row_meets_are_not_asked_again(spark: SparkSession, t
         "k > 'k3' AND n >= 50": range(50, 100),
         "k IN ('k1', 'k2')": range(10, 30),
     }.items():
-        assert len(frame.where(where).select("m").collect()) == len(wanted), where
-        assert frame.where(where).selectExpr("sum(n)").first() == (sum(wanted),), where
+        found = frame.where(where).select("m").collect()
+        assert sorted(row.m for row in found) == sorted(row % 3 for row in wanted), where
 
 
 def test_first_rows(spark: SparkSession, fact: DataFrame) -> None:

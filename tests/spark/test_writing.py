@@ -455,13 +455,6 @@ def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -
     assert sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(rows)
 
 
-def test_a_table_at_a_uri(spark: SparkSession, tmp_path: Path) -> None:
-    uri = (tmp_path / "a b").as_uri()
-    zs.write(spark.range(100), uri, by="id", files=4)
-    assert zskip.open(uri, session=spark).append(spark.range(100, 110), session=spark).rows == 10
-    assert zs.table(spark, uri).where("id = 105").count() == zs.read(spark, uri, where="id = 7").count() == 1
-
-
 def test_an_older_spark_says_that_it_cannot_write(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -548,14 +541,15 @@ def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
     sink(spark.range(10), 0)
     sink(spark.range(10), 0)
     sink(spark.range(10, 15), 1)
-    sink(spark.range(10, 15), 1)
     zs.append_batch(tmp_path / "t", application="other", by=["id"])(spark.range(3), 0)
     assert zskip.open(tmp_path / "t")._index.snapshot.totals.rows == 18
 
 
 def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in"
-    spark.range(100).repartition(2).write.parquet(str(source))
+    source.mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"id": range(50 * number, 50 * number + 50)}), source / f"{number}.parquet")
     stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1).parquet(str(source))
 
     def run(*checkpoints: str) -> int:
@@ -570,11 +564,10 @@ def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path
             query.awaitTermination()
         return zs.table(spark, tmp_path / "t").count()
 
-    assert [run("one", "beside"), run("one")] == [200, 200]  # both find no table at first
+    assert run("one", "beside") == 200  # both find no table at first
     (tmp_path / "one" / "commits" / "1").unlink()  # as if Spark had failed after the last batch
     (tmp_path / "one" / "commits" / ".1.crc").unlink()
     assert run("one") == 200
-    assert run("two") == 300
 
 
 def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> None:
@@ -637,10 +630,14 @@ def test_a_plain_folder_is_laid_out_in_place(
 
 
 def test_a_frame_brings_its_own_session(spark: SparkSession, tmp_path: Path) -> None:
+    """Also to a table at a URI."""
     rows = spark.range(60).selectExpr("id", "id % 7 AS x")
-    table = zskip.write(rows, tmp_path / "t", by="id", files=3)
+    uri = (tmp_path / "a b").as_uri()
+    zskip.write(rows, uri, by="id", files=2)
+    table = zskip.open(uri, session=spark)
     assert table.append(rows).rows == 60
-    assert zskip.write(rows, tmp_path / "t", mode="append")._index.snapshot.totals.rows == 180
+    assert zskip.write(rows, uri, mode="append")._index.snapshot.totals.rows == 180
+    assert zs.table(spark, uri).where("id = 5").count() == zs.read(spark, uri, where="id = 7").count() == 3
     table.refresh()
     assert table.overwrite(rows).rows == 60
     assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(60))
