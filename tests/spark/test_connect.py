@@ -23,7 +23,7 @@ import zskip
 import zskip.spark as zs
 
 folder, server = sys.argv[1:]
-spark = SparkSession.builder.remote(server).config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
+spark = SparkSession.builder.remote(server).getOrCreate()
 rows = pa.table({"x": list(range(1000)), "s": [str(n) for n in range(1000)]})
 table = zskip.write(rows, folder + "/t", by=["x"], files=10)
 found = {"session": type(spark).__module__}

@@ -37,7 +37,7 @@ READERS: dict[str, Reader] = {
     "handle": lambda spark, folder: zs.table(spark, zskip.open(folder)).where,
     "read": lambda spark, folder: partial(zs.read, spark, folder),
     "sql": lambda spark, folder: lambda where: zs.sql(spark, f"SELECT * FROM '{folder}' WHERE {where}"),
-    "source": lambda spark, folder: lambda where: spark.read.format("zskip").load(str(folder)).where(where),
+    "source": lambda spark, folder: spark.read.format("zskip").load(str(folder)).where,
     "to_spark": lambda spark, folder: lambda where: zskip.open(folder).plan(where, dialect="spark").to_spark(spark),
 }
 

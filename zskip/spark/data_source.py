@@ -1,7 +1,8 @@
 """``format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table` and `zskip.spark.write`.
 
-Spark pushes down a conjunction of simple filters but no column pruning, and rows pass through Python as Arrow batches.
-No internals of Spark are used.
+All files of the table are read, and rows pass through Python as Arrow batches. No internals of Spark are used. A source
+may take filters (``pushFilters``), but Spark then keeps one list of files for all scans of a DataFrame, that of the
+filters it pushed down last: a union or a join of two conditions, or the whole after a condition, would lack rows.
 
 ``CREATE TABLE … USING zskip LOCATION …`` works without a list of columns. Spark passes the options of such a table only
 when it asks for the schema, and later only the schema, so the metadata of the first field carries the options.
@@ -14,7 +15,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,12 @@ import pyarrow.compute as pc
 
 from zskip.api import open as open_table
 from zskip.core import types as t
-from zskip.core.schema import Schema, identifier
-from zskip.errors import InvalidOption, SchemaMismatch, TableExists, ZskipError
-from zskip.language import Predicate, conjunction
+from zskip.core.schema import Schema
+from zskip.errors import InvalidOption, SchemaMismatch, TableExists
 from zskip.plan.scan import Scan
 from zskip.spark import hadoop, inferred_types, spark_backend
 from zskip.spark.inferred_types import Inference, with_spark_types
-from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark
+from zskip.spark.spark_session import Semantics, is_connect, require_session
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.stats import DataFiles
 from zskip.storage import Staged, Storage, abandon, hive, open_storage
@@ -52,32 +51,20 @@ from zskip.writer.write import Written, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
     from pyspark.sql.types import StructType
 
 
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _PARTITION_BYTES = 128_000_000
 # The key in the metadata of a catalog table's first column whose value is the options of the zskip table.
 _TABLE = "zskip"
-_COMPARISONS = {
-    "EqualTo": "=",
-    "EqualNullSafe": "<=>",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-}
-_LIKE = {"StringStartsWith": "startswith", "StringEndsWith": "endswith", "StringContains": "contains"}
 
 
 def register_source(spark: SparkSession) -> None:
     """Register ``spark.read.format("zskip").load(path)`` and ``df.write.format("zskip").save(path)`` in a session.
 
     A write appends to an existing table, or replaces its rows with ``mode("overwrite")``, and keeps the table's layout.
-    Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down if the session has
-    ``spark.sql.python.filterPushdown.enabled`` when this is called: without it, Spark rejects a source that accepts
-    filters. Executors need zskip.
+    Options: ``version``, and ``storage_options`` as JSON. Executors need zskip.
 
     The session becomes the active one of this thread, where Spark looks for the sources of a write: call it in each
     thread that writes.
@@ -85,63 +72,34 @@ def register_source(spark: SparkSession) -> None:
     require_session(spark)
     if not is_connect(spark):
         type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
-    pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
-    spark.dataSource.register(_source(Semantics.of(spark), Inference.of(spark), pushes))
+    spark.dataSource.register(_source(Semantics.of(spark), Inference.of(spark)))
 
 
-@dataclass(slots=True)
-class Pushed:
-    """A version of a table and the filters pushed down, planned once, in the driver.
-
-    ``columns``: the schema that Spark expects · ``filters``: each as SQL with its parameters.
-    """
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A version of a table, planned once, in the driver. ``columns``: the schema that Spark expects."""
 
     path: str
     version: int
     storage_options: dict[str, Any]
     semantics: Semantics
-    inference: Inference
     columns: StructType
-    filters: list[tuple[str, list[Any]]]
-
-    def table(self) -> Table:
-        """The table in Spark's types."""
-        return with_spark_types(self._opened(), self.inference)
-
-    def _opened(self) -> Table:
-        return open_table(self.path, version=self.version, storage_options=self.storage_options or None)
-
-    def predicate(self, schema: Schema) -> Predicate | None:
-        """The conjunction of the filters that can be bound; Spark applies all filters again."""
-        if self.semantics.zone is None:
-            return None
-        found = []
-        for text, values in self.filters:
-            try:
-                found.append(self.semantics.bind(text, schema, params=values, case_sensitive=True))
-            except ZskipError:
-                continue  # A filter that cannot be bound proves nothing.
-        return same_in_spark(conjunction(found), schema) if found else None
 
     def scans(self) -> list[Scan]:
-        """Scans of about 128 MB of surviving files, one for each task; a single empty scan if no file survives.
+        """Scans of about 128 MB of files, one for each task; a single empty scan if there is no file.
 
-        They are unfiltered: Spark applies its filters to the rows.
+        They have the types that the files have outside of Spark.
         """
-        typed = self.table()
-        scan = typed.plan(self.predicate(typed._index.snapshot.schema)).scan.unfiltered()
-        scan = replace(
-            scan, schema=self._opened()._index.snapshot.schema
-        )  # the types that the files have outside of Spark
+        scan = open_table(self.path, version=self.version, storage_options=self.storage_options or None).plan().scan
         return scan.split(_PARTITION_BYTES) or [scan]
 
 
-def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
+def batches(scan: Scan, read: Read) -> Iterator[pa.RecordBatch]:
     """The rows of one task, with the columns of the catalog table, which may lack some of the table's.
 
     The values of hive columns are Spark's, which may be others than the index's.
     """
-    target = arrow_schema(pushed.columns)
+    target = arrow_schema(read.columns)
     own = scan.schema.arrow
     if all(own.field(name).type == target.field(name).type for name in scan.partition_by if name in target.names) and (
         scan.managed or not scan.partition_by
@@ -150,11 +108,11 @@ def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
             yield from pa.Table.from_batches([batch]).cast(target).to_batches()
         return
     folders = pa.array([path.rpartition("/")[0] + "/" for path in scan.relative_paths])
-    kinds = {field.name: field.dataType for field in pushed.columns if field.name in scan.partition_by}
+    kinds = {field.name: field.dataType for field in read.columns if field.name in scan.partition_by}
     for folder in folders.unique().to_pylist():
         texts = inferred_types.values_of(folder)
         values = {
-            name: pa.array([inferred_types.value(texts.get(name, hive.NULL), kind, pushed.semantics.zone)]).cast(
+            name: pa.array([inferred_types.value(texts.get(name, hive.NULL), kind, read.semantics.zone)]).cast(
                 target.field(name).type
             )[0]
             for name, kind in kinds.items()
@@ -170,56 +128,26 @@ def batches(scan: Scan, pushed: Pushed) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(rows, schema=target)
 
 
-def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
-    """A Spark filter as SQL with parameters; None if the SQL might not mean the same."""
-    kind = type(given).__name__
-    if kind == "Not":
-        inner = as_sql(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
-        return None if inner is None else (f"NOT ({inner[0]})", inner[1])
-    parts: Sequence[str] = given.attribute  # type: ignore[attr-defined]
-    name = identifier(*parts, dialect="spark")
-    value: Any = getattr(given, "value", None)
-    values = list(value) if kind == "In" else [value]
-    zoned = t.is_timestamp(types.get(parts[0], pa.null())) and types[parts[0]].tz is not None
-    if len(parts) > 1 or any(isinstance(one, datetime) and (one.tzinfo is not None) != zoned for one in values):
-        return None
-    if kind in _COMPARISONS:
-        return f"{name} {_COMPARISONS[kind]} ?", values
-    if kind == "In":
-        return f"{name} IN ({', '.join('?' * len(values))})", values
-    if kind in ("IsNull", "IsNotNull"):
-        return f"{name} IS {'NOT ' if kind == 'IsNotNull' else ''}NULL", []
-    return (f"{_LIKE[kind]}({name}, ?)", values) if kind in _LIKE else None
-
-
 # Spark's base classes are imported lazily, so the classes derived from them are defined in functions.
 
 
-def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
+def _reader_class() -> Callable[[Read], DataSourceReader]:
     from pyspark.sql.datasource import DataSourceReader, InputPartition
 
     class TablePartition(InputPartition):
         pass
 
     class Reader(DataSourceReader):
-        def __init__(self, pushed: Pushed) -> None:
-            self.pushed = pushed
+        def __init__(self, of_table: Read) -> None:
+            self.of_table = of_table
 
         def partitions(self) -> Sequence[InputPartition]:
-            return [TablePartition(scan) for scan in self.pushed.scans()]
+            return [TablePartition(scan) for scan in self.of_table.scans()]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return batches(partition.value, self.pushed)
+            return batches(partition.value, self.of_table)
 
-    class PushingReader(Reader):
-        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            """Store the filters that can prune files, and return all of them: Spark applies them to the rows."""
-            types = {field.name: field.type for field in self.pushed.table().schema}
-            translated = (as_sql(given, types) for given in filters)
-            self.pushed.filters = [one for one in translated if one is not None]
-            return filters
-
-    return PushingReader if pushes else Reader
+    return Reader
 
 
 def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
@@ -251,7 +179,7 @@ def _writer_class() -> Callable[[_WriteJob], DataSourceWriter]:
 def _require_types(table: StructType, catalog: StructType) -> None:
     """Raise `SchemaMismatch` for a column that has been widened since Spark's catalog took its type.
 
-    Its values need not fit, and the filters that Spark pushes down compare them in the older type.
+    Its values need not fit.
     """
     types = {own.name: own.dataType for own in table._as_nullable()}
     for kept in catalog._as_nullable():
@@ -264,11 +192,11 @@ def _require_types(table: StructType, catalog: StructType) -> None:
             )
 
 
-def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[DataSource]:
+def _source(semantics: Semantics, inference: Inference) -> type[DataSource]:
     """The class that Spark registers."""
     from pyspark.sql.datasource import DataSource
 
-    reader_class, writer_class = _reader_class(pushes), _writer_class()
+    reader_class, writer_class = _reader_class(), _writer_class()
 
     class Source(DataSource):
         @classmethod
@@ -285,9 +213,8 @@ def _source(semantics: Semantics, inference: Inference, pushes: bool) -> type[Da
             kept = schema.fields[0].metadata.get(_TABLE)
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
-            pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, inference, schema, [])
             _require_types(spark_schema(with_spark_types(table, inference).schema), schema)
-            return reader_class(pushed)
+            return reader_class(Read(table.uri, table.version, _storage_options(options), semantics, schema))
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             table = _opened(self.options)
