@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -156,33 +155,23 @@ _OTHER_JOINS = [
 ]
 
 
-@contextmanager
-def settings(spark: SparkSession, name: str) -> Iterator[None]:
-    chosen = {
-        "adaptive": {},
-        "static": {"spark.sql.adaptive.enabled": "false"},
-        "merge": {
-            "spark.sql.autoBroadcastJoinThreshold": "-1",
-            "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
-            "spark.sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly": "false",
-        },
-        "rows": {"spark.sql.parquet.enableVectorizedReader": "false", "spark.sql.codegen.wholeStage": "false"},
-    }
-    with setting(spark, chosen[name]):
-        yield
+_SETTINGS: dict[str, dict[str, str]] = {
+    "adaptive": {},
+    "static": {"spark.sql.adaptive.enabled": "false"},
+    "merge": {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly": "false",
+    },
+    "rows": {"spark.sql.parquet.enableVectorizedReader": "false", "spark.sql.codegen.wholeStage": "false"},
+}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "adaptive",
-        pytest.param("static", marks=pytest.mark.slow),
-        pytest.param("merge", marks=pytest.mark.slow),
-        pytest.param("rows", marks=pytest.mark.slow),
-    ],
+    "name", [name if name == "adaptive" else pytest.param(name, marks=pytest.mark.slow) for name in _SETTINGS]
 )
 def test_all_kinds_of_joins(spark: SparkSession, fact: DataFrame, name: str) -> None:
-    with settings(spark, name):
+    with setting(spark, _SETTINGS[name]):
         for query, most in _JOINS.items():
             files = same(spark, query)
             assert name != "adaptive" or files <= most, (query, files)

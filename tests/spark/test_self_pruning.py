@@ -151,28 +151,19 @@ def test_the_hour_that_comes_twice(spark: SparkSession, tmp_path: Path) -> None:
     moments = [start + dt.timedelta(minutes=10 * n) for n in range(24)]
     built = build_table(tmp_path / "t", pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), files=24)
     rows = zs.table(spark, Table(built.storage, built.snapshot))
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
+    with setting(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         conditions = [f"ts = timestamp_micros({int(moment.timestamp()) * 1_000_000})" for moment in moments]
         found = [rows.where(where).selectExpr(f"{number} AS place") for number, where in enumerate(conditions)]
         assert sorted(row.place for row in reduce(DataFrame.unionAll, found).collect()) == list(range(24))
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 def test_a_changed_ansi_mode_is_noticed(spark: SparkSession, table: DataFrame, plain: DataFrame) -> None:
     """A filter keeps the mode that it was made in, whatever the session is set to later."""
-    for mode in ("false", "true"):
-        spark.conf.set("spark.sql.ansi.enabled", mode)
+    with setting(spark, {"spark.sql.ansi.enabled": "false"}):
         made = [rows.where("edge + 1 < 0 OR few = 9").select("edge") for rows in (table, plain)]
-        try:
-            spark.conf.set("spark.sql.ansi.enabled", "true" if mode == "false" else "false")
-            if mode == "false":
-                found, wanted = (sorted_rows(rows.toArrow()) for rows in made)
-                assert found == wanted
-                assert any("2147483647" in row for row in found)
-        finally:
-            spark.conf.set("spark.sql.ansi.enabled", "true")
+    found, wanted = (sorted_rows(rows.toArrow()) for rows in made)
+    assert found == wanted
+    assert any("2147483647" in row for row in found)
 
 
 def test_threads_sessions_caches_and_garbage(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import zskip
 from tests.tables import sorted_rows
 from zskip import spark as zs
+from zskip.spark.spark_session import setting
 
 REGIONS = ["AFRICA", "AMERICA", "ASIA", "EUROPE"]
 
@@ -99,11 +100,8 @@ def test_spark_writes_the_layout_and_the_ranges_of_the_local_writer(
     by = [name for name in BY if name not in partition_by]
     given: dict[str, Any] = {"by": by, "joins": joins(lake), "files": 6, "partition_by": partition_by}
     df = spark.createDataFrame(rows).repartition(3)
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
+    with setting(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
         table = zs.write(df, tmp_path / "facts", **given)
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
     local = zskip.write(rows, tmp_path / "local", **given)
     assert table._index.snapshot.dimensions == local._index.snapshot.dimensions
     assert table.schema == local.schema

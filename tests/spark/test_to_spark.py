@@ -44,7 +44,7 @@ def index(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def test_rows_and_files_are_those_of_the_plan(spark: SparkSession, index: Index) -> None:
-    everything = spark.read.parquet(f"{index.storage.uri}/*.parquet")
+    everything, settings = spark.read.parquet(f"{index.storage.uri}/*.parquet"), spark.sql("SET").collect()
     for where, wanted in zip(PREDICATES, matching(everything, PREDICATES), strict=True):
         plan = plan_of(index, where, dialect="spark")
         found = plan.to_spark(spark)
@@ -52,6 +52,7 @@ def test_rows_and_files_are_those_of_the_plan(spark: SparkSession, index: Index)
         assert len(found.inputFiles()) == len(plan)
         assert sorted_rows(found.toArrow()) == wanted, where
         assert found.schema == everything.schema
+    assert spark.sql("SET").collect() == settings
 
 
 def test_columns_are_chosen_even_those_that_are_not_filtered(spark: SparkSession, index: Index) -> None:
@@ -59,13 +60,6 @@ def test_columns_are_chosen_even_those_that_are_not_filtered(spark: SparkSession
     found = plan.to_spark(spark, ["we ird`x", "i"])
     assert found.columns == ["we ird`x", "i"]
     assert found.count() == 500
-
-
-def test_the_session_keeps_its_settings(spark: SparkSession, index: Index) -> None:
-    plan = plan_of(index, "few = 2", dialect="spark")
-    before = spark.sql("SET").collect()
-    plan.to_spark(spark).count()
-    assert spark.sql("SET").collect() == before
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a[1]{x}", "what?*", "o=1/t", "ü"])

@@ -339,8 +339,7 @@ def test_spark_optimizes_after_other_columns(spark: SparkSession, tmp_path: Path
 def test_a_delete_on_spark_means_what_the_session_means(spark: SparkSession, tmp_path: Path) -> None:
     moments = [dt.datetime(2018, 10, 28, hour, 30, tzinfo=dt.UTC) for hour in range(24)]
     rows = pa.table({"n": list(range(24)), "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
+    with setting(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         zskip.write(rows, tmp_path / "t", by=["n"], files=4)
         assert zs.delete(spark, tmp_path / "t", "ts >= TIMESTAMP '2018-10-28 12:00:00'").version == 2
         table = zskip.open(tmp_path / "t")
@@ -353,8 +352,6 @@ def test_a_delete_on_spark_means_what_the_session_means(spark: SparkSession, tmp
         assert table.delete("hour(ts) = 10", dialect="spark", session=spark).rows == 1
         assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(9))
         assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 def test_a_dry_run_of_a_delete_on_spark_counts_there(spark: SparkSession, tmp_path: Path) -> None:
