@@ -90,7 +90,7 @@ def _bound(
     if text is None:
         return None
     try:
-        return semantics.bind(text, schema, clocks=jvm.clocks)
+        return semantics.bind(text, schema, jvm.clocks)
     except (ZskipError, RecursionError):
         return None
 

@@ -106,7 +106,7 @@ def _planned_for(survivors: Survivors, index: Index, spark: SparkSession) -> tup
     semantics = Semantics.of(spark)
     predicate = None
     if semantics.zone is not None:
-        predicate = same_in_spark(semantics.bind(where, schema, clocks=clocks_of(spark)), schema)
+        predicate = same_in_spark(semantics.bind(where, schema, clocks_of(spark)), schema)
     if schema is not index.snapshot.schema:
         index = Index(index.storage, replace(index.snapshot, schema=schema))
     return where, find_survivors(index, predicate, changes=survivors.changes).scan

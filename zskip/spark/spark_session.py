@@ -63,18 +63,9 @@ class Semantics:
         """The dialect of predicates; in UTC if Python does not know the time zone: ask `zone` before."""
         return Dialect("spark", self.zone.key if self.zone else "UTC", self.ansi)
 
-    def bind(
-        self,
-        sql: str,
-        schema: Schema,
-        *,
-        params: list[Any] | None = None,
-        case_sensitive: bool | None = None,
-        clocks: Clocks | None = None,
-    ) -> Predicate:
-        """A condition in Spark's SQL, bound in the session's `dialect`. ``case_sensitive``: by default the session's.
-
-        ``clocks``: of the session's JVM, if it can be asked. Raises `SqlError`.
+    def bind(self, sql: str, schema: Schema, clocks: Clocks | None) -> Predicate:
+        """A condition in Spark's SQL, bound in the session's `dialect`. ``clocks``: those of its JVM, None if it cannot
+        be asked. Raises `SqlError`.
         """
         with told_by(clocks):
             return bind(
@@ -82,9 +73,8 @@ class Semantics:
                 schema,
                 dialect="spark",
                 timezone=self.dialect.timezone,
-                params=params,
                 ansi=self.ansi,
-                case_sensitive=self.case_sensitive if case_sensitive is None else case_sensitive,
+                case_sensitive=self.case_sensitive,
             )
 
 

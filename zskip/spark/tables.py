@@ -17,7 +17,7 @@ from zskip.spark.handoff import column, read_files
 from zskip.spark.inferred_types import Inference, with_spark_types
 from zskip.spark.jvm import Jvm, Unsupported, warn_once
 from zskip.spark.snapshot_files import SnapshotFiles
-from zskip.spark.spark_session import Semantics, is_connect, require_session
+from zskip.spark.spark_session import Semantics, clocks_of, is_connect, require_session
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.table_formats.locate import source_of
@@ -92,7 +92,7 @@ def read(
     found = _opened(spark, path, version, storage_options)
     if where is None:
         return found.plan().to_spark(spark, columns)
-    predicate = Semantics.of(spark).bind(where, found._index.snapshot.schema)
+    predicate = Semantics.of(spark).bind(where, found._index.snapshot.schema, clocks_of(spark))
     return found.plan(predicate).to_spark(spark, columns)
 
 

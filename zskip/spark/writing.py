@@ -76,7 +76,7 @@ def delete(
     require_proved_meaning(spark, where)
     semantics = Semantics.of(spark)
     semantics.require_zone()
-    predicate = semantics.bind(where, table._index.snapshot.schema, clocks=clocks_of(spark))
+    predicate = semantics.bind(where, table._index.snapshot.schema, clocks_of(spark))
     return table.delete(predicate, session=spark)
 
 
