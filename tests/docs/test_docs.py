@@ -22,13 +22,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import nbformat
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from nbclient import NotebookClient
 
@@ -36,6 +38,7 @@ import zskip
 from tests import ROOT
 from tests.docs.predicates_page import predicates_page
 from zskip.advisor import search
+from zskip.cli import demo
 from zskip.cli.main import main
 from zskip.core import receipts
 from zskip.tablelog.query_log import Asked
@@ -286,11 +289,27 @@ def shared_session(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("spark")
 
 
-# --- how long a rewrite would take, the pages' advice estimates from one write, and not from ever larger ones ---
+# --- little data: every fifth row of the demo's, and one write to estimate how long a rewrite would take ---
+
+
+@pytest.fixture(scope="session")
+def fewer_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[demo.Sample], str]:
+    """In place of ``zskip.demo_data``; what a shell runs has all rows."""
+    folder = tmp_path_factory.mktemp("demo data")
+    for path in map(Path, map(zskip.demo_data, get_args(demo.Sample))):
+        rows = pq.read_table(path)
+        pq.write_table(rows.take(pa.array(range(0, len(rows), 5))), folder / path.name)
+
+    def path_of(name: demo.Sample = "zeek") -> str:
+        return str(folder / f"{name}.parquet")
+
+    return path_of
 
 
 @pytest.fixture(autouse=True)
-def one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def little_data(monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str]) -> None:
+    for module in (zskip, demo):
+        monkeypatch.setattr(module, "demo_data", fewer_rows)
     monkeypatch.setattr(search, "_MOST_WRITTEN", 0)
 
 
