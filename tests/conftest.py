@@ -133,3 +133,9 @@ def parts_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     from zskip.tablelog import shards
 
     monkeypatch.setattr(shards, "INLINE_BYTES", 0)
+
+
+@pytest.fixture
+def no_trial_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite is advised as one of a second, where the advisor would write its sample to find out."""
+    monkeypatch.setattr("zskip.advisor.search.seconds_to_write", lambda *_: 1.0)

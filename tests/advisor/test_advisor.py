@@ -16,10 +16,13 @@ from pyarrow import csv
 
 import zskip
 from zskip import advisor, layouts
+from zskip.advisor import search
 from zskip.cli.main import main
 from zskip.errors import InvalidOption, UnreadableFile
 from zskip.tablelog.sketches import SketchName
 from zskip.writer.sketch_advice import reads_with_values, worth_sketching
+
+pytestmark = pytest.mark.usefixtures("no_trial_writes")
 
 RNG = np.random.default_rng(4)
 ROWS = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a", "b", "c")})
@@ -110,7 +113,10 @@ def test_a_workload_that_filters_nothing_is_refused():
         advisor.advise(ROWS, [], files=2, total_rows=4000)
 
 
-def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading():
+def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading(
+    monkeypatch: pytest.MonkeyPatch, seconds_to_write=search.seconds_to_write
+):
+    monkeypatch.setattr(search, "seconds_to_write", seconds_to_write)
     few, many, slow = (
         advisor.advise(ROWS, ["a = 7"], files=4, total_rows=rows, candidates=("linear",), read_seconds=seconds)
         for rows, seconds in ((4000, 0.0), (40_000_000, 0.0), (4000, 1000.0))

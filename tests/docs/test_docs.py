@@ -37,7 +37,6 @@ from nbclient import NotebookClient
 import zskip
 from tests import ROOT
 from tests.docs.predicates_page import predicates_page
-from zskip.advisor import search
 from zskip.cli import demo
 from zskip.cli.main import main
 from zskip.core import receipts
@@ -289,7 +288,7 @@ def shared_session(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("spark")
 
 
-# --- little data: every fifth row of the demo's, and one write to estimate how long a rewrite would take ---
+# --- the pages run on every tenth row of the demo's data ---
 
 
 @pytest.fixture(scope="session")
@@ -298,7 +297,7 @@ def fewer_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[demo.Sampl
     folder = tmp_path_factory.mktemp("demo data")
     for path in map(Path, map(zskip.demo_data, get_args(demo.Sample))):
         rows = pq.read_table(path)
-        pq.write_table(rows.take(pa.array(range(0, len(rows), 5))), folder / path.name)
+        pq.write_table(rows.take(pa.array(range(0, len(rows), 10))), folder / path.name)
 
     def path_of(name: demo.Sample = "zeek") -> str:
         return str(folder / f"{name}.parquet")
@@ -307,10 +306,11 @@ def fewer_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[demo.Sampl
 
 
 @pytest.fixture(autouse=True)
-def little_data(monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str]) -> None:
+def little_data(
+    monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str], no_trial_writes: None
+) -> None:
     for module in (zskip, demo):
         monkeypatch.setattr(module, "demo_data", fewer_rows)
-    monkeypatch.setattr(search, "_MOST_WRITTEN", 0)
 
 
 # --- docs/predicates.md says what the code's own tables say ---
