@@ -127,6 +127,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_synced() -> Iterator[None]:
+    """No test cuts the power: files need not be on the disk. Those that ask what is synced patch it themselves."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def parts_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small tables keep their statistics in files, as large ones do, so that there is a part to lose."""

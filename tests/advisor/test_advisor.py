@@ -24,6 +24,7 @@ from zskip.writer.sketch_advice import reads_with_values, worth_sketching
 
 pytestmark = pytest.mark.usefixtures("no_trial_writes")
 
+SECONDS_TO_WRITE = search.seconds_to_write
 RNG = np.random.default_rng(4)
 ROWS = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a", "b", "c")})
 WORKLOAD = [f"a = {n}" for n in range(0, 1000, 50)]
@@ -113,10 +114,8 @@ def test_a_workload_that_filters_nothing_is_refused():
         advisor.advise(ROWS, [], files=2, total_rows=4000)
 
 
-def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading(
-    monkeypatch: pytest.MonkeyPatch, seconds_to_write=search.seconds_to_write
-):
-    monkeypatch.setattr(search, "seconds_to_write", seconds_to_write)
+def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(search, "seconds_to_write", SECONDS_TO_WRITE)
     few, many, slow = (
         advisor.advise(ROWS, ["a = 7"], files=4, total_rows=rows, candidates=("linear",), read_seconds=seconds)
         for rows, seconds in ((4000, 0.0), (40_000_000, 0.0), (4000, 1000.0))
