@@ -22,8 +22,6 @@ from zskip.errors import InvalidOption, UnreadableFile
 from zskip.tablelog.sketches import SketchName
 from zskip.writer.sketch_advice import reads_with_values, worth_sketching
 
-pytestmark = pytest.mark.usefixtures("no_trial_writes")
-
 SECONDS_TO_WRITE = search.seconds_to_write
 RNG = np.random.default_rng(4)
 ROWS = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a", "b", "c")})

@@ -306,9 +306,7 @@ def fewer_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[demo.Sampl
 
 
 @pytest.fixture(autouse=True)
-def little_data(
-    monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str], no_trial_writes: None
-) -> None:
+def little_data(monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str]) -> None:
     for module in (zskip, demo):
         monkeypatch.setattr(module, "demo_data", fewer_rows)
 

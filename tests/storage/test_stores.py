@@ -60,7 +60,7 @@ def test_a_table_lives_its_whole_life(store: Store) -> None:
     url = f"{place}/t"
     with pytest.raises(TableNotFound):
         zskip.open(url, storage_options=options)
-    table = zskip.write(rows_of(0, 1000), url, by=["a"], partition_by="day", rows_per_file=125, storage_options=options)
+    table = zskip.write(rows_of(0, 1000), url, by=["a"], partition_by="day", rows_per_file=250, storage_options=options)
     for number in range(2):
         table.append(rows_of(1000 + 100 * number, 100))
     assert table.delete("id < 10").rows == 10
