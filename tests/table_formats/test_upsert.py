@@ -87,7 +87,7 @@ def test_a_history_beside_the_formats_own_writer(name: str, tmp_path: Path) -> N
         assert by_id(table.open().to_arrow()) == known
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["delta", "iceberg 1"])
 def test_only_files_with_a_key_are_rewritten(name: str, tmp_path: Path) -> None:
     table = FORMATS[name](tmp_path)
     table.cluster(by="id", rows_per_file=20)
@@ -296,11 +296,11 @@ def test_an_upsert_that_others_always_overtake_leaves_no_file(tmp_path: Path, mo
         return stats(*given)
 
     monkeypatch.setattr(delta, "_stats", overtaken)
-    monkeypatch.setattr(delta, "COMMIT_ATTEMPTS", 5)
-    monkeypatch.setattr("zskip.writer.upsert._ATTEMPTS", 3)
+    monkeypatch.setattr(delta, "COMMIT_ATTEMPTS", 3)
+    monkeypatch.setattr("zskip.writer.upsert._ATTEMPTS", 2)
     with pytest.raises(CommitConflict, match="other writers came first"):
         table.open().upsert(rows_of([1], 2), on="id")
-    assert len(list(table.path.glob("*.parquet"))) == len(DeltaTable(table.path).file_uris()) == 2 + 3 * 5
+    assert len(list(table.path.glob("*.parquet"))) == len(DeltaTable(table.path).file_uris()) == 2 + 2 * 3
 
 
 @pytest.mark.parametrize(("partition_by", "limit"), one_in(2, [None, ["day"]], [None, "200 kB"]))
