@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.core import receipts
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, SqlSyntaxError, TableNotFound
 from zskip.writer import append, delete
 
@@ -416,30 +415,6 @@ def test_statistics_from_elsewhere_are_planned_on(tmp_path: Path) -> None:
     assert len(table.plan("x IS NULL")) == 0
 
 
-def test_advice_beats_the_layout_of_today(tmp_path: Path) -> None:
-    table = zskip.write(rows_of(4_000, 1), tmp_path / "t", by=["id"], files=20)
-    advice = table.advise(["a = 7", "a = 9 AND b < 0.1"])
-    assert advice.today is not None
-    assert advice.candidates[0].read < advice.today / 2
-    assert "a" in advice.candidates[0].by
-
-
-def test_every_verb_that_changes_a_table_returns_a_receipt() -> None:
-    verbs = [
-        "append",
-        "overwrite",
-        "delete",
-        "add_sketches",
-        "drop_sketches",
-        "optimize",
-        "restore",
-        "refresh",
-        "vacuum",
-    ]
-    for verb in [*(getattr(zskip.Table, name) for name in verbs), zskip.repair, zskip.cluster]:
-        assert issubclass(getattr(receipts, verb.__annotations__["return"]), receipts.Receipt), verb
-
-
 def test_commits_are_logged_and_clustering_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "zskip"):
         table = zskip.write(pa.table({"<x>": range(100)}), tmp_path / "t", by="<x>", files=4)
@@ -528,7 +503,7 @@ def test_filters_by_lists_without_a_value(tmp_path: Path) -> None:
             assert len(zskip.read(tmp_path / "t", filters=[(name, "not in", values)])) == 3 - found
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
 def test_filters_of_numbers_mean_what_they_mean_to_pyarrow(every: int, tmp_path: Path) -> None:
     """Those for which Arrow casts the column, too, as for 5.5 beside integers."""
     zskip.write(pa.table({"id": range(6), **NUMBERS}), tmp_path / "t", by="id", files=6)
@@ -539,7 +514,7 @@ def test_filters_of_numbers_mean_what_they_mean_to_pyarrow(every: int, tmp_path:
         numbers += [math.nan, math.inf] if name == "f" else []
         values = [dt.time(5, 0, 0, 1), dt.time(5)] if name == "tm" else numbers
         cases += [(name, v, op) for v in values if not (name == "dec" and isinstance(v, float)) for op in COMPARISONS]
-    # All comparisons are tried, as 7 does not divide their number; and all of a time, whose filters go another way.
+    # All comparisons are tried, as 13 does not divide their number; and all of a time, whose filters go another way.
     for name, value, op in cases[:-6:every] + cases[-6:]:
         # Arrow compares some of them as decimals only: it lacks a cast.
         exact = name in ("u64", "i", "dec")

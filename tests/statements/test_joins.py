@@ -275,6 +275,7 @@ def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
     ("name", "wrong"),

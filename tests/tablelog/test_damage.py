@@ -71,7 +71,7 @@ def cut_short(whole: bytes, most: int) -> Iterator[tuple[int, bytes]]:
 
 Harm = Callable[[bytes, int], Iterator[tuple[int, bytes]]]
 HARMS = [
-    (flipped, 700),
+    (flipped, 200),
     *(pytest.param(harm, 40_000, marks=pytest.mark.slow) for harm in (flipped, cut_short)),
 ]
 
