@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # A deadline would make a test of how busy the machine is.
 settings.register_profile("all", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=30)
+settings.register_profile("quick", deadline=None, max_examples=15)
 
 SPARK = ROOT / "tests" / "spark"
 
