@@ -46,15 +46,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything in tests/spark needs Spark. What needs Spark runs in one worker, in one Java machine.
 
-    The quick tests of any other file share a worker too, so that its fixtures are built once.
+    The quick tests of any other file share a worker too, so that its fixtures are built once; and all files that ask
+    servers of stores, so that each server is started once.
     """
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    served = {item.path for item in quick if "started" in getattr(item, "fixturenames", ())}
     for item in items:
         if item.path.is_relative_to(SPARK):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif not item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            group = "stores" if item.path in served else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish() -> None:

@@ -46,7 +46,10 @@ def server(started: Callable[[str], Place]) -> Place:
     return started("s3")
 
 
-QUICK_STORES = ["file", "s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("memory", "gs", "az"))]
+def quick_in(*names: str) -> list[Any]:
+    """The stores, of which all but these are slow."""
+    every = ("file", "memory", *STORES)
+    return [pytest.param(name, marks=[] if name in names else [pytest.mark.slow]) for name in every]
 
 
 def rows_of(start: int, count: int) -> pa.Table:
@@ -54,7 +57,7 @@ def rows_of(start: int, count: int) -> pa.Table:
     return pa.table({"id": numbers, "a": (numbers * 7919) % 1000, "day": (numbers % 2).astype(str)})
 
 
-@pytest.mark.parametrize("store", QUICK_STORES, indirect=True)
+@pytest.mark.parametrize("store", quick_in("file", "s3"), indirect=True)
 def test_a_table_lives_its_whole_life(store: Store) -> None:
     place, options = store
     url = f"{place}/t"
@@ -196,7 +199,7 @@ def test_opening_costs_two_reads_and_one_listing(
 
 
 @pytest.mark.usefixtures("parts_in_files")
-@pytest.mark.parametrize("store", QUICK_STORES, indirect=True)
+@pytest.mark.parametrize("store", quick_in("file", "gs"), indirect=True)
 def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

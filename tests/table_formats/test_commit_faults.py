@@ -96,12 +96,12 @@ def act(fault: Fault, call: Call) -> str:
     return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
 
 
-@pytest.mark.parametrize("local", [True, False], ids=["local", "s3"])
+@pytest.mark.parametrize("local", [True, False], ids=["local", "gs"])
 def test_a_delta_table_keeps_its_files(
     local: bool, started: Callable[[str], Place], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The layouts follow each other, so that each is made of a table of which one failed."""
-    root, options = (str(tmp_path), {}) if local else started("s3")
+    root, options = (str(tmp_path), {}) if local else started("gs")
     url = f"{root}/faults"
     theirs = {name: value for name, value in options.items() if isinstance(value, str)} | {"allow_http": "true"}
     for _ in range(2):
