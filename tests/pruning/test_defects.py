@@ -114,6 +114,7 @@ LIARS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LIARS))
 def test_without_trust_rows_would_be_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trust_out(monkeypatch)
