@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 settings.register_profile("all", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=15)
 
+# Garbage is looked for after 20,000 new objects, not 700: modules and trees of code are made of millions that stay.
+gc.set_threshold(20_000)
+
 SPARK = ROOT / "tests" / "spark"
 
 # Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor. Their compiled code
