@@ -48,23 +48,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-CHANGES = [
-    ("TimeZone = 'Asia/Tokyo'", "SELECT * FROM {T} WHERE ts >= '2024-01-09'"),
-    ("TimeZone = 'Asia/Tokyo'", "SELECT * FROM {T} WHERE ts::DATE = DATE '2024-01-09'"),
-    ("TimeZone = 'Asia/Tokyo'", "SELECT * FROM {T} WHERE ts >= ?"),
-    ("TimeZone = 'Asia/Tokyo'", "SELECT * FROM {T} WHERE ts >= TIMESTAMP '2024-01-08 00:00:00' + INTERVAL '1' DAY"),
-    ("TimeZone = 'Asia/Tokyo'", "SELECT * FROM {T} WHERE extract(day FROM ts) = 9"),
-    ("default_collation = 'nocase'", "SELECT * FROM {T} WHERE c = 's050'"),
-    ("default_collation = 'nocase'", "SELECT * FROM {U} WHERE a IN (SELECT a FROM {T} WHERE c = 's050')"),
-    ("default_collation = 'nocase'", "SELECT * FROM {T} WHERE c = ?"),
-    ("default_collation = 'nocase'", "SELECT * FROM {T} WHERE substring(c, 1, 2) = 's0'"),
-    ("default_collation = 'nocase'", "WITH unread AS (FROM {T} WHERE c = 's050') FROM {U} WHERE c = 's050'"),
-    ("default_order = 'DESCENDING'", "SELECT * FROM {T} ORDER BY a LIMIT 3"),
-    ("integer_division = true", "SELECT * FROM {T} WHERE a / 4 = 4"),
-    ("integer_division = true", "SELECT count(*), max(a) FROM {T} WHERE a >= 201 / 2"),
-    ("integer_division = true", "SELECT count(*) FROM {T} WHERE a > 999 AND a = 1000 / 3"),
-    ("regex_match_operator_semantics = 'full'", "SELECT * FROM {T} WHERE a = CASE WHEN 'ab' ~ 'a' THEN 5 ELSE 50 END"),
-]
+CHANGES = [line.split(" -> ") for line in statements("lazy_settings", "planned under other settings")]
 PARAMETERS = {"SELECT * FROM {T} WHERE ts >= ?": ["2024-01-09"], "SELECT * FROM {T} WHERE c = ?": ["s050"]}
 
 
@@ -93,17 +77,7 @@ def test_a_relation_planned_under_other_settings_raises(
 
 @pytest.mark.parametrize(
     ("before", "after", "statement"),
-    [
-        ("VARIABLE x = 5", "VARIABLE x = 235", "SELECT * FROM {T} WHERE a = getvariable('x')"),
-        ("VARIABLE x = 3", "VARIABLE x = 60", "SELECT * FROM {T} ORDER BY a LIMIT getvariable('x')"),
-        ("schema = 's'", "schema = 'main'", "SELECT * FROM {T} WHERE c LIKE current_schema() || '05%'"),
-        ("schema = 's'", "schema = 'main'", "SELECT * FROM {T} WHERE c LIKE current_schema || '05%'"),
-        (
-            "max_expression_depth = 205",
-            "max_expression_depth = 300",
-            "SELECT * FROM {T} WHERE a = current_setting('max_expression_depth')::INT",
-        ),
-    ],
+    [line.split(" -> ") for line in statements("lazy_settings", "what a query alone fixes")],
 )
 def test_what_a_query_alone_fixes_is_read_at_once(
     lake: Path, con: duckdb.DuckDBPyConnection, before: str, after: str, statement: str
