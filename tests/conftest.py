@@ -142,14 +142,6 @@ def nothing_is_synced() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_trial_writes() -> Iterator[None]:
-    """A rewrite is advised as one of a second: the advisor would write its sample to find out."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("zskip.advisor.search.seconds_to_write", lambda *_: 1.0)
-        yield
-
-
 @pytest.fixture
 def parts_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small tables keep their statistics in files, as large ones do, so that there is a part to lose."""

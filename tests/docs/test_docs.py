@@ -37,6 +37,7 @@ from nbclient import NotebookClient
 import zskip
 from tests import ROOT
 from tests.docs.predicates_page import predicates_page
+from zskip.advisor import search
 from zskip.cli import demo
 from zskip.cli.main import main
 from zskip.core import receipts
@@ -288,7 +289,7 @@ def shared_session(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("spark")
 
 
-# --- the pages run on every tenth row of the demo's data ---
+# --- in the quick tier, the pages run on every tenth row of the demo's data ---
 
 
 @pytest.fixture(scope="session")
@@ -306,9 +307,16 @@ def fewer_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[demo.Sampl
 
 
 @pytest.fixture(autouse=True)
-def little_data(monkeypatch: pytest.MonkeyPatch, fewer_rows: Callable[[demo.Sample], str]) -> None:
-    for module in (zskip, demo):
-        monkeypatch.setattr(module, "demo_data", fewer_rows)
+def one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a rewrite would take, the pages' advice estimates from one write, and not from ever larger ones."""
+    monkeypatch.setattr(search, "_MOST_WRITTEN", 0)
+
+
+@pytest.fixture(autouse=True)
+def little_data(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "not slow" in request.config.option.markexpr:
+        for module in (zskip, demo):
+            monkeypatch.setattr(module, "demo_data", request.getfixturevalue("fewer_rows"))
 
 
 # --- docs/predicates.md says what the code's own tables say ---
