@@ -958,6 +958,10 @@ def test_appended_keys_may_be_null_of_no_type(tmp_path: Path) -> None:
     assert zskip.sql(statement).fetchall() == [(4,)]
 
 
+POOLS: list[pa.MemoryPool] = []
+"""Arrow frees memory through the pool that it came from, so a pool outlives all that it has given."""
+
+
 def test_long_attributes_are_not_copied_to_each_fact(tmp_path: Path) -> None:
     """50 texts of 10,000 characters, each of 400 facts: 200 MB, if each fact had its own copy."""
     texts = pa.table({"k": range(50), "text": ["x" * 10_000 + f"{number:02}" for number in range(50)]})
@@ -966,6 +970,7 @@ def test_long_attributes_are_not_copied_to_each_fact(tmp_path: Path) -> None:
     joins = {"texts": (str(tmp_path / "texts"), {"ck": "k"})}
     before = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(before)
+    POOLS.append(counted)
     pa.set_memory_pool(counted)
     try:
         table = zskip.write(rows, tmp_path / "facts", by=["texts.text"], joins=joins, files=10)
