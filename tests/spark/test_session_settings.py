@@ -104,6 +104,25 @@ def test_local_times_are_those_of_the_sessions_jvm(
         assert spark.read.parquet(*table.plan().paths).selectExpr(*counts).first() == (*wanted[:2], 0, 0)
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_floats_beside_integers_and_texts(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
+    """Without ANSI mode Spark compares them as FLOAT, with it as DOUBLE: matching files were skipped."""
+    floats = [16777216, 33554432, 16777218, 0.1, 5]
+    rows = pa.table(
+        {"f": pa.array(floats, pa.float32()), "i": pa.array([16777217, 33554433, 16777217, 0, 5], pa.int32())}
+    )
+    zskip.write(rows, tmp_path / "t", by=["f"], files=5)
+    wheres = (
+        *("f = 16777217", "f IN (33554433, 5)", "f = '16777217'", "f = '0.1'", "f = 0.1", "f BETWEEN 5 AND 16777217"),
+        *("f + 1 = 16777217", "f - i = 0", "f > i", "coalesce(f, 0) = 16777217", "NOT (i <=> try_cast('१२' AS INT))"),
+    )
+    with setting(spark, {"spark.sql.ansi.enabled": ansi}):
+        counts = [f"count_if({where})" for where in wheres]
+        wanted = spark.createDataFrame(rows).selectExpr(*counts).first() or ()
+        for where, count in zip(wheres, wanted, strict=True):
+            assert zs.read(spark, tmp_path / "t", where).count() == count, where
+
+
 @pytest.mark.parametrize("way", LISTED)
 def test_errors_raise_only_in_ansi_mode(spark: SparkSession, tmp_path: Path, way: str) -> None:
     rows = pa.table({"i": pa.array([2**31 - 1, 5, -(2**31), None], pa.int32()), "s": ["1", "x", "3", "4"]})

@@ -31,16 +31,16 @@ def number_value(text: str, negative: bool = False) -> pa.Scalar:
     text = ("-" if negative else "") + text.replace("_", "")
     if len(text) > _MAX_DIGITS:
         raise Refused(f"the number {text[:50]}… has more digits than an exact type")
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]+", text):
         return constant(int(text))
-    if re.fullmatch(r"-?(\d+\.\d*|\.\d+)", text):
+    if re.fullmatch(r"-?([0-9]+\.[0-9]*|\.[0-9]+)", text):
         digits = text.lstrip("-").partition(".")
         scale = len(digits[2])
         precision = max(len(digits[0].lstrip("0")) + scale, scale, 1)
         if precision > 38:
             raise Refused(f"the number {text[:50]} has more digits than an exact type")
         return pa.scalar(Decimal(text), pa.decimal128(precision, scale))
-    if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+", text):
+    if re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", text):
         return pa.scalar(float(text), pa.float64())
     raise Refused(f"the number {text[:50]} is in an unsupported form")
 
@@ -145,16 +145,16 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
     if t.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
         return time
     if t.is_floating(target):
-        if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
+        if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
             return pa.scalar(float(text), target) if target == pa.float64() else _exact_float(Decimal(text))
         if text.lower() in ("nan", "infinity", "-infinity", "inf", "-inf"):
             return pa.scalar(float(text), target)
-    if t.is_integer(target) and re.fullmatch(r"[+-]?\d{1,20}", text):
+    if t.is_integer(target) and re.fullmatch(r"[+-]?[0-9]{1,20}", text):
         try:
             return pa.scalar(int(text), target)
         except (OverflowError, pa.ArrowInvalid) as error:
             raise Refused(f"the string {text!r} does not fit {target}: the engine raises") from error
-    if t.is_decimal(target) and re.fullmatch(r"[+-]?\d{1,38}(\.\d{1,38})?", text):
+    if t.is_decimal(target) and re.fullmatch(r"[+-]?[0-9]{1,38}(\.[0-9]{1,38})?", text):
         value = Decimal(text)
         scale = -int(value.as_tuple().exponent)
         if scale <= target.scale and len(value.as_tuple().digits) + target.scale - scale <= target.precision:

@@ -52,7 +52,10 @@ def listed_in(schema: Schema, column: Reference, values: Sequence[Any] | pa.Arra
         if same and not t.is_floating(plain.type):
             return among(column, plain)
     try:
-        fits = [fit(each, column.type, "duckdb", "UTC") for each in unified([constant(each) for each in _each(plain)])]
+        fits = [
+            fit(each, column.type, "duckdb", "UTC")
+            for each in unified([constant(each) for each in _each(plain)], column.type)
+        ]
     except Refused as refusal:
         return unproved(schema, f"{_name(schema, column)} IN {literal(values, 'duckdb')}", column, refusal.why)
     return tree.in_(

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +33,13 @@ from zskip.language import clocks, tree
 from zskip.language.clocks import has_fixed_offset, offset_nanoseconds
 from zskip.language.tree import Cause, Literal, Node, Scalar, Why
 
+if TYPE_CHECKING:
+    import duckdb
+
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
+_MOST_ASKED = 64
+"""Long decimals of one list, about each of which DuckDB is asked."""
 
 
 def per_day(type: pa.DataType) -> int:
@@ -102,13 +108,22 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
     raise Refused(f"a constant of type {source} compared with {type}")
 
 
-def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
+def unified(constants: Sequence[pa.Scalar], type: pa.DataType) -> list[pa.Scalar]:
     """The constants of one IN or BETWEEN in the type to which engines cast them all. Raises `Refused` if unclear.
 
-    >>> unified([pa.scalar(1), pa.scalar(2.5)])
+    ``type``: of what they are compared with.
+
+    >>> unified([pa.scalar(1), pa.scalar(2.5)], pa.int64())
     [<pyarrow.DoubleScalar: 1.0>, <pyarrow.DoubleScalar: 2.5>]
     """
     types = {constant.type for constant in constants if constant.is_valid}
+    decimals = [each for each in types if t.is_decimal(each)]
+    if type == pa.float32() and decimals and (len(types) > 1 or len(constants) > _MOST_ASKED):
+        scale = max(each.scale for each in decimals)
+        if any(
+            _short(each.as_py(), scale) is None for each in constants if each.is_valid and not t.is_floating(each.type)
+        ):
+            raise Refused("FLOAT beside a list of long decimals", Cause.ENGINE_ROUNDS)
     if len(types) < 2 or all(t.is_date(each) or t.is_timestamp(each) or t.is_string(each) for each in types):
         return list(constants)
     if types == {t.UUID, pa.string()}:
@@ -124,17 +139,20 @@ def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
 
 def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scalar:
     """Casts a string constant to another type as the dialect does, for texts that all engines read alike."""
-    if t.is_integer(type) and re.fullmatch(r"[+-]?\d{1,30}", text):
+    if t.is_integer(type) and re.fullmatch(r"[+-]?[0-9]{1,30}", text):
         return _exact_number(int(text), type)
-    if t.is_decimal(type) and re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
+    if t.is_decimal(type) and re.fullmatch(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?", text):
         exact = Decimal(text)
         if dialect == "duckdb" and -int(exact.as_tuple().exponent) > type.scale:
             raise Refused("a string with more digits than the column's scale is rounded")
         return _exact_number(exact, type)
-    if t.is_floating(type) and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text):
+    if t.is_floating(type) and re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?", text):
+        if type.bit_width == 32 and dialect == "duckdb":
+            return pa.scalar(_nearest_float(Fraction(text)), pa.float64())
         number = float(text)
-        as_float = dialect == "duckdb" and type.bit_width == 32
-        return pa.scalar(float(_nearest(number, type)) if as_float else number, pa.float64())
+        if type.bit_width == 32 and dialect == "spark" and float(_nearest(number, type)) != Fraction(text):
+            raise Refused("a string compared with FLOAT, which Spark rounds in ANSI mode alone", Cause.ENGINE_ROUNDS)
+        return pa.scalar(number, pa.float64())
     if t.is_boolean(type) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
     if t.is_date(type):
@@ -177,8 +195,11 @@ def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
 
 def timestamp(text: str, zoned: bool, dialect: str, timezone: str) -> pa.Scalar:
     """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
+    # Other digits are digits to Python alone, and an offset belongs to a time.
     parts = re.fullmatch(
-        r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
+        r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d(?::?\d\d)?)?)?",
+        text,
+        re.ASCII,
     )
     _require_calendar(text)
     if parts is None:
@@ -224,7 +245,7 @@ def _to_utc(moment: datetime, offset: str | None, dialect: str, zone: str) -> da
 
 def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
     """A time from ``hh:mm:ss.ffffff``; in DuckDB, the seconds are optional. None for other texts."""
-    parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text)
+    parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text, re.ASCII)
     if parts is None or (parts.group(3) is None and dialect != "duckdb"):
         return None
     hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
@@ -241,7 +262,7 @@ def date_value(text: str) -> pa.Scalar:
     <pyarrow.Date32Scalar: datetime.date(2024, 1, 31)>
     """
     _require_calendar(text)
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
         raise Refused(f"the string {text!r} as a date: the cast is left to the engine", Cause.ENGINE_CASTS)
     try:
         return pa.scalar(date.fromisoformat(text))
@@ -274,7 +295,9 @@ def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
         return Fit(pa.scalar(number, type), True)
     if type.bit_width == 32 and dialect == "duckdb" and not t.is_floating(source):
         # DuckDB compares FLOAT with an exact number as FLOAT.
-        number = float(_nearest(number, type))
+        number = _as_float(constant)
+    if type.bit_width == 32 and dialect == "spark" and t.is_integer(source) and float(_nearest(number, type)) != value:
+        raise Refused("an integer compared with FLOAT, which Spark rounds without ANSI mode", Cause.ENGINE_ROUNDS)
     if math.isnan(number):
         return Fit(pa.scalar(number, type), True)
     floor = _nearest(number, type)
@@ -282,6 +305,53 @@ def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
         with np.errstate(over="ignore"):  # below the least number is infinity
             floor = np.nextafter(floor, floor.dtype.type(-np.inf))
     return Fit(pa.scalar(floor, type), float(floor) == number)
+
+
+def _as_float(constant: pa.Scalar) -> float:
+    """An exact number as DuckDB casts it to FLOAT. Raises `Refused` if it cannot."""
+    value = constant.as_py()
+    if t.is_integer(constant.type):
+        return float(np.array(value, constant.type.to_pandas_dtype()).astype(np.float32))
+    if len(value.as_tuple().digits) > 38:
+        raise Refused("a number of more than 38 digits as FLOAT", Cause.ENGINE_ROUNDS)
+    found = _short(value, constant.type.scale)
+    return _cast_by_duckdb(f"{value:f}") if found is None else found
+
+
+def _short(number: int | Decimal, scale: int) -> float | None:
+    """A number of few digits as a FLOAT: of a long decimal, DuckDB rounds two parts."""
+    digits = int(Fraction(number) * 10**scale)
+    short = abs(digits) <= 2**24 and 0 <= scale <= 10
+    return float(np.float32(digits) / np.float32(10**scale)) if short else None
+
+
+@lru_cache(maxsize=1)
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
+
+
+@lru_cache(maxsize=4096)
+def _cast_by_duckdb(number: str) -> float:
+    import duckdb
+
+    try:
+        with _duckdb().cursor() as con:
+            ((found,),) = con.execute(f"SELECT CAST({number} AS FLOAT)").fetchall()
+    except duckdb.Error as error:
+        raise Refused(f"the number {number} as FLOAT", Cause.ENGINE_ROUNDS) from error
+    return float(found)
+
+
+def _nearest_float(exact: Fraction) -> float:
+    """The 32-bit float that is nearest to a number: of two, the even one. A double in between would round twice."""
+    with np.errstate(over="ignore"):
+        near = np.float32(float(exact))
+        beside = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    finite = [each for each in beside if np.isfinite(each)]
+    nearest = min(finite, key=lambda each: (abs(Fraction(float(each)) - exact), int(each.view(np.int32)) & 1))
+    return float(nearest if np.isfinite(near) else near)
 
 
 def _nearest(number: float, type: pa.DataType) -> Any:

@@ -65,6 +65,7 @@ def _number_type(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType |
     if all(t.is_integer(each) for each in types) and not wide:
         return pa.int64()
     if any(t.is_floating(each) for each in types) and not wide:
+        widths.require_one_float_type(types, dialect)
         with_decimal = dialect.name == "spark" and any(t.is_decimal(each) for each in types)
         return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
     if wide and any(t.is_floating(each) for each in types):
@@ -372,7 +373,7 @@ def between(binding: Binding, node: exp.Expr) -> Node:
 
     def bound(term: Scalar, low: Scalar, high: Scalar) -> Node:
         if isinstance(low, Literal) and isinstance(high, Literal) and binding.dialect.name != "spark":
-            low, high = (Literal(value) for value in unified([low.value, high.value]))
+            low, high = (Literal(value) for value in unified([low.value, high.value], term.type))
         elif (
             binding.dialect.name != "spark"
             and len({term.type, low.type, high.type}) > 1
@@ -477,7 +478,7 @@ def _in_scalars(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp
 def _in_list(binding: Binding, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
     floors: list[pa.Scalar] = []
     or_null = False
-    for value in unified(values):
+    for value in unified(values, term.type):
         if not value.is_valid:
             or_null = True
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from zskip.core import types as t
@@ -49,9 +51,16 @@ def is_exact(type: pa.DataType) -> bool:
 def float_result(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
     """The float type of an operation with a float operand."""
     types = (left.type, right.type)
+    require_one_float_type(types, dialect)
     if pa.float64() in types or (dialect.name == "spark" and any(t.is_decimal(each) for each in types)):
         return pa.float64()
     return pa.float32()
+
+
+def require_one_float_type(types: Sequence[pa.DataType], dialect: Dialect) -> None:
+    """Raises `Refused` for FLOAT beside integers on Spark: in ANSI mode both become DOUBLE, and FLOAT without it."""
+    if dialect.name == "spark" and pa.float32() in types and any(map(t.is_integer, types)):
+        raise Refused("FLOAT beside integers, whose type depends on ANSI mode")
 
 
 def digits(scalar: Scalar) -> int:
