@@ -107,7 +107,7 @@ def test_local_times_are_those_of_the_sessions_jvm(
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_floats_beside_integers_and_texts(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
     """Without ANSI mode Spark compares them as FLOAT, with it as DOUBLE: matching files were skipped."""
-    floats = [16777216, 33554432, 16777218, 0.1, 5]
+    floats = [16777216.0, 33554432.0, 16777218.0, 0.1, 5.0]
     rows = pa.table(
         {"f": pa.array(floats, pa.float32()), "i": pa.array([16777217, 33554433, 16777217, 0, 5], pa.int32())}
     )
