@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -22,7 +23,7 @@ from zskip.core.late_loading import pc
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import may_hold_nan
-from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
+from zskip.errors import CommitConflict, InvalidOption, SqlError, UnsupportedFormat
 from zskip.language import Predicate, tree
 from zskip.language.tree import Cause
 from zskip.plan import Plan, Survivors
@@ -822,6 +823,7 @@ class Table:
             files=files or max(min(count, total), 1),
             total_rows=total,
             today=today,
+            kept=self._shares_kept,
             weigh=weigh,
             read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
@@ -830,6 +832,17 @@ class Table:
             version=self.version if self._source is not None and self._source.format == "delta" else None,
             progress=progress,
         )
+
+    def _shares_kept(self, conditions: Sequence[str]) -> np.ndarray:
+        """The share of the rows in the files that the plan of each condition keeps; NaN if it cannot be planned."""
+        from zskip.binder import bind
+
+        total, shares = self._index.snapshot.totals.rows or 0, np.full(len(conditions), np.nan)
+        for number, condition in enumerate(conditions if total else ()):
+            with suppress(SqlError):  # an attribute of a dimension is no column
+                kept = planning.find_survivors(self._index, bind(condition, self._index.schema))
+                shares[number] = (pc.sum(kept.rows).as_py() or 0) / total
+        return shares
 
     def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
         """Some rows of some files, the number of each row's file, and the number of rows that were read."""

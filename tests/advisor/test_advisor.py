@@ -344,3 +344,17 @@ def test_values_that_a_sample_hardly_repeats_are_not_taken_for_unique() -> None:
     two, other = reads_with_values(rows, ["part IN (5, 6)", "part < 7"], 100, 600_000)
     assert 0.36 < two < 0.54
     assert other == 1.0
+
+
+def test_today_is_what_plans_read(tmp_path: Path) -> None:
+    """A sample lacks the least and greatest values of files: by it, a look-up near the end read nothing already."""
+    values = np.random.default_rng(1).permutation(60_000)
+    (tmp_path / "raw").mkdir()
+    for number in range(6):
+        pq.write_table(pa.table({"n": values[number::6]}), tmp_path / "raw" / f"{number}.parquet")
+    table = zskip.index(tmp_path / "raw")
+    for condition in ("n < 12", "n > 59990", "n = 30000"):
+        advice = table.advise([condition], files=6)
+        assert advice.today == len(table.plan(condition)) / 6 > 0.3
+        assert advice.candidates[0].read == pytest.approx(1 / 6, rel=0.01)
+        assert advice.groups[0].verdict == "better"

@@ -6,7 +6,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -47,6 +47,7 @@ def advise(
     files: int,
     total_rows: int,
     today: NDArray[np.int64] | None = None,
+    kept: Callable[[Sequence[str]], Floats] | None = None,
     candidates: Sequence[str] = ("tiles", "tree", "hilbert", "linear"),
     weigh: Weigh = "bytes",
     read_seconds: float = 0.0,
@@ -59,13 +60,15 @@ def advise(
 ) -> Advice:
     """Rank layouts and column sets for a workload of predicates or SELECT statements.
 
-    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each sampled row · ``files``:
-    the number of files of the new table · ``candidates``: layouts; the first is tried with many sets of columns, the
-    others with the best of these sets. Layouts are fitted to half of the sample and scored on the other half, which
-    avoids overfitting · ``weigh``: "bytes" weighs a query by the bytes of a row that it reads, "queries" weighs all
-    equally · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
-    the commands; ``joins``: the dimensions that the rows of the sample are joined with, likewise; ``version``: that of
-    a source that is laid out in place · ``progress``: called with "candidates", the number tried, and the total.
+    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each sampled row · ``kept``:
+    the share of the table's rows in the files that plans of conditions keep today, NaN where that is unknown: a sample
+    lacks the least and the greatest values of files · ``files``: the number of files of the new table ·
+    ``candidates``: layouts; the first is tried with many sets of columns, the others with the best of these sets.
+    Layouts are fitted to half of the sample and scored on the other half, which avoids overfitting · ``weigh``: "bytes"
+    weighs a query by the bytes of a row that it reads, "queries" weighs all equally · ``read_seconds``: the time to
+    read all rows once · ``source``, ``target``, ``workload_file``: the names in the commands; ``joins``: the dimensions
+    that the rows of the sample are joined with, likewise; ``version``: that of a source that is laid out in place ·
+    ``progress``: called with "candidates", the number tried, and the total.
 
     Of more than 1,000 queries a random selection is used. Raises `InvalidOption`, `SqlError`.
     """
@@ -81,6 +84,11 @@ def advise(
     by_sketch = np.array(reads_with_values(sample, conditions, files, rows))
     found = list(_tried(trial, _pools(queries, columns, by_sketch, schema), candidates, progress))
     now = None if today is None else trial.read(np.unique(trial.held_out(today), return_inverse=True)[1])
+    if now is not None and kept is not None:
+        planned = kept(conditions)
+        now = np.fmax(now, planned)
+        # What a plan keeps today is in one of the new files at least.
+        found = [(trial.reading(each, (planned > 0) / files), fit, seconds) for each, fit, seconds in found]
     least = trial.least()
     ranked = sorted(found, key=lambda each: (each[0].read, len(each[0].by)))
     best, assignment, fit_seconds = ranked[0]
@@ -232,6 +240,11 @@ class _Trial:
     def read_by(self, assignment: Assignment) -> Floats:
         """The share of the second half's bytes that each query reads with a layout."""
         return self.read(assignment.assign(self._rows))
+
+    def reading(self, candidate: Candidate, least: Floats) -> Candidate:
+        """A candidate with which each query reads at least this share."""
+        read = np.maximum(candidate.queries, least)
+        return replace(candidate, read=float(self.weights @ read), queries=tuple(read.tolist()))
 
     def held_out(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The entries of ``numbers`` for the rows of the second half."""
