@@ -86,8 +86,8 @@ def advise(
     now = None if today is None else trial.read(np.unique(trial.held_out(today), return_inverse=True)[1])
     if now is not None and kept is not None:
         planned = kept(conditions)
-        now = np.fmax(now, planned)
-        # What a plan keeps today is in one of the new files at least.
+        # Of a plan that keeps nothing, similar queries tell more. What a plan keeps is in one new file at least.
+        now = np.where(planned > 0, planned, now)
         found = [(trial.reading(each, (planned > 0) / files), fit, seconds) for each, fit, seconds in found]
     least = trial.least()
     ranked = sorted(found, key=lambda each: (each[0].read, len(each[0].by)))
