@@ -40,7 +40,7 @@ from zskip.binder.tokens import (
 )
 from zskip.core.option_checks import is_encodable, is_zone, require_parameters
 from zskip.core.schema import Schema, identifier
-from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
+from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql, nearest
 from zskip.language import clocks, tree
 from zskip.language.bound import Dialect, Predicate, Template
 from zskip.language.tree import Node, Opaque, Why
@@ -137,7 +137,8 @@ def _parser(dialect: str) -> sqlglot.Dialect:
     try:
         return sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
-        raise InvalidOption(f'There is no dialect "{dialect}".') from error
+        hint = nearest(dialect, [each.value for each in sqlglot.Dialects if each.value])
+        raise InvalidOption(f'There is no dialect "{dialect}".{hint}') from error
 
 
 def _tokens(parser: sqlglot.Dialect, names: Names) -> list[Token]:
