@@ -367,6 +367,8 @@ CONDITIONS = (
     *(f"f {op} {number}" for op in ("=", "<", ">", "IS DISTINCT FROM") for number in AS_FLOAT),
     *(f"f IN ({number}, 0.5)" for number in AS_FLOAT if "'" not in str(number)),
     *(f"f BETWEEN 0.05 AND {number}" for number in AS_FLOAT if "'" not in str(number)),
+    "f IN ('NaN', 0.5)",
+    "f NOT IN ('-1.5'::FLOAT, 'NaN', -5.50)",
 )
 
 
@@ -383,6 +385,13 @@ def test_constants_are_those_that_duckdb_reads(numbers: zskip.Table, condition: 
         return
     assert sorted(numbers.plan(condition).to_arrow()["i"].to_pylist()) == wanted
     assert sorted(row[0] for row in numbers.plan(condition).to_duckdb(con).fetchall()) == wanted
+
+
+@pytest.mark.parametrize("digits", ["6", "06"])
+def test_digits_of_bytes_come_in_pairs(digits: str) -> None:
+    """Spark puts a zero before an odd number of digits: that is left to Spark."""
+    bound = bind(f"b = X'{digits}'", Schema(pa.schema({"b": pa.binary()})), dialect="spark")
+    assert isinstance(bound.tree, Opaque) == (digits != "06")
 
 
 @pytest.fixture(scope="module")

@@ -68,11 +68,10 @@ def literal_value(node: exp.Expr, binding: Binding) -> pa.Scalar | None:
             return constant(-given.value) if isinstance(given.value, int) and given.value >= 0 else None
         case exp.Neg(this=exp.Literal(is_string=False) as digits):
             return number_value(digits.this, negative=True)
-        case exp.HexString():
-            return pa.scalar(bytes.fromhex(node.this), pa.binary()) if dialect.name == "spark" else None
+        case exp.HexString(this=digits) if dialect.name == "spark":
+            return _bytes(digits)
         case exp.Unhex(this=exp.Literal(is_string=True) as digits) if dialect.name == "duckdb":
-            even = re.fullmatch(r"(?:[0-9A-Fa-f]{2})*", digits.this) is not None
-            return pa.scalar(bytes.fromhex(digits.this), pa.binary()) if even else None
+            return _bytes(digits.this)
         case exp.TsOrDsToDate(this=exp.Literal(is_string=True) as text) if dialect.name == "spark":
             plain = not any(value for name, value in node.args.items() if name not in ("this", "safe"))
             return _from_text(text.this, pa.date32(), dialect) if plain else None
@@ -115,6 +114,12 @@ def cast_value(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scala
         if target == pa.float32():
             return _exact_float(Decimal(value.as_py()))
     return None
+
+
+def _bytes(digits: str) -> pa.Scalar | None:
+    """Bytes from two hexadecimal digits each; None for others, which are left to the engine."""
+    even = re.fullmatch(r"(?:[0-9A-Fa-f]{2})*", digits) is not None
+    return pa.scalar(bytes.fromhex(digits), pa.binary()) if even else None
 
 
 def _exact_float(number: Decimal) -> pa.Scalar | None:

@@ -120,9 +120,8 @@ def unified(constants: Sequence[pa.Scalar], type: pa.DataType) -> list[pa.Scalar
     decimals = [each for each in types if t.is_decimal(each)]
     if type == pa.float32() and decimals and (len(types) > 1 or len(constants) > _MOST_ASKED):
         scale = max(each.scale for each in decimals)
-        if any(
-            _short(each.as_py(), scale) is None for each in constants if each.is_valid and not t.is_floating(each.type)
-        ):
+        exact = [each for each in constants if each.is_valid and (t.is_integer(each.type) or t.is_decimal(each.type))]
+        if any(_short(each.as_py(), scale) is None for each in exact):
             raise Refused("FLOAT beside a list of long decimals", Cause.ENGINE_ROUNDS)
     if len(types) < 2 or all(t.is_date(each) or t.is_timestamp(each) or t.is_string(each) for each in types):
         return list(constants)
