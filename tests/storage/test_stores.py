@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -129,6 +130,21 @@ def test_one_address_on_two_servers_is_two_tables(started: Callable[[str], Place
             found = zskip.sql("SELECT min(id) FROM t WHERE a >= 0", con, tables={"t": table})
             assert found.fetchall() == [(first,)]
             assert table.plan("a >= 0").to_duckdb(con).aggregate("min(id)").fetchall() == [(first,)]
+
+
+def test_a_read_may_stop_early(server: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What DuckDB still read lost the exception that ends a generator, and a traceback was printed."""
+    url, options = server
+    rows = pa.table({"id": range(200_000), "x": np.random.default_rng(0).random(200_000)})
+    table = zskip.write(rows, f"{url}/{tmp_path.name}", by="id", files=20, target_options=options)
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    for _ in range(10):
+        assert table.head(10).num_rows == 10
+        batches = table.plan("id > 50000").to_batches()
+        assert next(batches).num_rows
+        del batches
+    assert not lost
 
 
 def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(server: Place) -> None:

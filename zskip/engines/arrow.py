@@ -157,12 +157,15 @@ def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
 
 def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """DuckDB reads and filters; each batch is cast to the table's types."""
-    con = connection(scan)
-    con.execute("SET arrow_lossless_conversion = true")  # else UUIDs are returned as strings
-    read = planned_scan(scan, con, schema.names)
-    for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_batch_rows(scan)):
-        if batch.num_rows:
-            yield _cast(batch, schema)
+    with connection(scan) as con:
+        con.execute("SET arrow_lossless_conversion = true")  # else UUIDs are returned as strings
+        read = planned_scan(scan, con, schema.names)
+        # Closed here, since what is freed while an exception is raised (a reader that stops early raises GeneratorExit)
+        # may run Python's code for a store, which loses that exception.
+        with con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_batch_rows(scan)) as batches:
+            for batch in batches:
+                if batch.num_rows:
+                    yield _cast(batch, schema)
 
 
 def _batch_rows(scan: Scan) -> int:
