@@ -414,7 +414,7 @@ class Table:
         `CorruptFile`, and `InvalidOption` if the session's time zone is unknown.
         """
         from zskip.binder.bind_condition import bind_with_complement
-        from zskip.language.clocks import told_by
+        from zskip.language import clocks
         from zskip.writer.backend import backend_of
         from zskip.writer.delete import delete, would_delete
         from zskip.writer.options import resources_of
@@ -427,13 +427,13 @@ class Table:
         zone = timezone or (backend.timezone() if dialect == "spark" else "UTC")
         if dry_run:
             base = self._newest()
-            with told_by(backend.clocks):
+            with clocks.using(backend.clocks):
                 matching, _ = bind_with_complement(where, base.schema, dialect, zone, params)
             self._require_same_types(base, matching)
             return would_delete(self._storage, base, matching, backend)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
-            with told_by(backend.clocks):
+            with clocks.using(backend.clocks):
                 matching, rest = bind_with_complement(where, base.schema, dialect, zone, params)
             self._require_same_types(base, matching)
             try:

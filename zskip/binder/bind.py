@@ -110,7 +110,7 @@ def bind(
     settings = Dialect(dialect, timezone, ansi)
     reads_values = params is not None or reads_clock(sql, dialect)
     key = (
-        None if reads_values or len(sql) > MOST_CACHED else (sql, settings, clocks.source(), id(schema), case_sensitive)
+        None if reads_values or len(sql) > MOST_CACHED else (sql, settings, clocks.in_use(), id(schema), case_sensitive)
     )
     with _lock:
         cached = None if key is None else _cache.get(key)

@@ -1,18 +1,22 @@
-"""What is loaded on first use: engines by name, which a plan calls without importing them, names of packages, and `pc`.
+"""What is loaded on first use: engines by name, which a plan calls without importing them, names of packages, `pc`, and
+DuckDB where it is only asked a question.
 
 `zskip/__init__` names the engines of the package.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow.compute as pc
 
-__all__ = ["ENGINES", "engine", "lazy_names", "pc"]
+__all__ = ["ENGINES", "ask_duckdb", "engine", "lazy_names", "pc"]
 
 ENGINES: dict[str, str] = {}
 """The module that holds an engine's functions, by the engine's name."""
@@ -25,6 +29,24 @@ def engine(name: str) -> Any:
     'zskip.engines.arrow'
     """
     return import_module(ENGINES[name])
+
+
+def ask_duckdb(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a statement that reads no table, from a DuckDB that no user has changed. Raises ``duckdb.Error``.
+
+    >>> ask_duckdb("SELECT CAST(0.1 AS FLOAT) < 0.1::DOUBLE")
+    [(False,)]
+    """
+    with _database(os.getpid()).cursor() as con:
+        return con.execute(sql, params).fetchall()
+
+
+@cache
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """A forked process needs its own, because it lacks its parent's threads."""
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
 
 
 # Names that a package imports on first use, so that a process loads only what it calls.

@@ -16,14 +16,15 @@ from itertools import pairwise
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
+from zskip.core.late_loading import ask_duckdb
 from zskip.errors import InvalidOption
 
-Spell: TypeAlias = tuple[int, int, int]
+OffsetPeriod: TypeAlias = tuple[int, int, int]
 """A time in which a zone's clocks keep their offset: its first second, the first one after it, both since 1970 in UTC,
 and the offset from UTC in seconds."""
 
-Clocks: TypeAlias = Callable[[str, int], tuple[Spell, ...]]
-"""The spells of a zone in a year, and two days around it."""
+Clocks: TypeAlias = Callable[[str, int], tuple[OffsetPeriod, ...]]
+"""The offsets of a zone in a year, and two days around it."""
 
 _EPOCH = datetime(1970, 1, 1)
 _STEPS = 86_400, 3_600, 60, 1
@@ -32,8 +33,8 @@ _clocks: ContextVar[Clocks | None] = ContextVar("clocks", default=None)
 
 
 @contextmanager
-def told_by(clocks: Clocks | None) -> Iterator[None]:
-    """The clocks of the engine that will evaluate what is bound within this block. None: DuckDB's."""
+def using(clocks: Clocks | None) -> Iterator[None]:
+    """Bind what is bound within this block by the clocks of the engine that will evaluate it. None: DuckDB's."""
     before = _clocks.set(clocks)
     try:
         yield
@@ -41,7 +42,7 @@ def told_by(clocks: Clocks | None) -> Iterator[None]:
         _clocks.reset(before)
 
 
-def source() -> Clocks | None:
+def in_use() -> Clocks | None:
     """The clocks of this block; None for DuckDB's."""
     return _clocks.get()
 
@@ -52,11 +53,8 @@ def in_utc(moment: datetime, zone: str) -> datetime | None:
     >>> in_utc(datetime(2024, 7, 1, 12), "Europe/Berlin")
     datetime.datetime(2024, 7, 1, 10, 0)
     """
-    if has_fixed_offset(zone):
-        return moment - timedelta(microseconds=offset_nanoseconds(zone) // 1000)
     local = (moment - _EPOCH) // timedelta(seconds=1)
-    spells = (_clocks.get() or duckdb_clocks)(zone, moment.year)
-    offsets = {offset for begin, end, offset in spells if begin <= local - offset < end}
+    offsets = {offset for begin, end, offset in _offset_periods(zone, moment.year) if begin <= local - offset < end}
     return moment - timedelta(seconds=offsets.pop()) if len(offsets) == 1 else None
 
 
@@ -67,14 +65,17 @@ def local_time(moment: datetime, zone: str) -> datetime:
     datetime.datetime(2024, 7, 1, 12, 0)
     """
     utc = moment.astimezone(UTC).replace(tzinfo=None)
-    if has_fixed_offset(zone):
-        return utc + timedelta(microseconds=offset_nanoseconds(zone) // 1000)
     second = (utc - _EPOCH) // timedelta(seconds=1)
-    spells = (_clocks.get() or duckdb_clocks)(zone, utc.year)
-    for begin, end, offset in spells:
+    for begin, end, offset in _offset_periods(zone, utc.year):
         if begin <= second < end:
             return utc + timedelta(seconds=offset)
     raise InvalidOption(f'The engine knows no time zone "{zone}".')
+
+
+def _offset_periods(zone: str, year: int) -> tuple[OffsetPeriod, ...]:
+    if has_fixed_offset(zone):
+        return ((*seconds_of(year), offset_nanoseconds(zone) // 10**9),)
+    return (_clocks.get() or duckdb_clocks)(zone, year)
 
 
 def has_fixed_offset(zone: str) -> bool:
@@ -102,19 +103,18 @@ def seconds_of(year: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def duckdb_clocks(zone: str, year: int) -> tuple[Spell, ...]:
+def duckdb_clocks(zone: str, year: int) -> tuple[OffsetPeriod, ...]:
     """DuckDB's clocks; none for a zone that it does not know. A zone changes them at most once a day."""
     import duckdb
 
     begin, end = seconds_of(year)
     spans, offsets = [(begin, end)], dict[int, int]()
-    with duckdb.connect(config={"threads": 1}) as con:
-        for step in _STEPS:
-            for first, last in spans:
-                try:
-                    offsets |= dict(con.execute(_OFFSETS, [zone, first, last, step]).fetchall())
-                except duckdb.Error:
-                    return ()
-            spans = [(one, other) for one, other in pairwise(sorted(offsets)) if offsets[one] != offsets[other]]
+    for step in _STEPS:
+        for first, last in spans:
+            try:
+                offsets |= dict(ask_duckdb(_OFFSETS, [zone, first, last, step]))
+            except duckdb.Error:
+                return ()
+        spans = [(one, other) for one, other in pairwise(sorted(offsets)) if offsets[one] != offsets[other]]
     changes = [begin, *(other for _, other in spans), end]
     return tuple((one, other, offsets[one]) for one, other in pairwise(changes))

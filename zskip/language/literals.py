@@ -21,20 +21,18 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.core.late_loading import ask_duckdb
 from zskip.core.types import UNIT_NANOSECONDS
 from zskip.errors import UnknownParameter
 from zskip.language import clocks, tree
 from zskip.language.clocks import has_fixed_offset, offset_nanoseconds
 from zskip.language.tree import Cause, Literal, Node, Scalar, Why
-
-if TYPE_CHECKING:
-    import duckdb
 
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
@@ -233,7 +231,7 @@ def _to_utc(moment: datetime, offset: str | None, dialect: str, zone: str) -> da
         return moment - sign * timedelta(minutes=minutes)
     if not 2 <= moment.year <= 9998:
         raise Refused(f"{moment} is at the end of the calendar")
-    if not has_fixed_offset(zone) and clocks.source() is None and dialect != "duckdb" and moment.year < 1970:
+    if not has_fixed_offset(zone) and clocks.in_use() is None and dialect != "duckdb" and moment.year < 1970:
         raise Refused(f"engines differ on the clocks of {zone} before 1970", Cause.AMBIGUOUS_MOMENT)
     found = clocks.in_utc(moment, zone)
     if found is None:
@@ -324,20 +322,12 @@ def _short(number: int | Decimal, scale: int) -> float | None:
     return float(np.float32(digits) / np.float32(10**scale)) if short else None
 
 
-@lru_cache(maxsize=1)
-def _duckdb() -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    return duckdb.connect(config={"threads": 1})
-
-
 @lru_cache(maxsize=4096)
 def _cast_by_duckdb(number: str) -> float:
     import duckdb
 
     try:
-        with _duckdb().cursor() as con:
-            ((found,),) = con.execute(f"SELECT CAST({number} AS FLOAT)").fetchall()
+        ((found,),) = ask_duckdb(f"SELECT CAST({number} AS FLOAT)")
     except duckdb.Error as error:
         raise Refused(f"the number {number} as FLOAT", Cause.ENGINE_ROUNDS) from error
     return float(found)

@@ -33,7 +33,7 @@ from zskip.errors import SchemaError, ZskipError
 from zskip.language import Predicate, conjunction, tree
 from zskip.language.tree import Computable, Opaque, Reference, Why
 from zskip.spark.jvm import Jvm, elements
-from zskip.spark.spark_session import Semantics, same_in_spark
+from zskip.spark.spark_session import Semantics, clocks_of, same_in_spark
 from zskip.spark.spark_types import arrow_schema
 
 _PACKAGE = "org.apache.spark.sql.catalyst.expressions"
@@ -90,7 +90,7 @@ def _bound(
     if text is None:
         return None
     try:
-        return semantics.bind(text, schema, jvm.clocks)
+        return semantics.bind(text, schema, clocks_of(jvm.spark))
     except (ZskipError, RecursionError):
         return None
 

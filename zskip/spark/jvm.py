@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip.language.clocks import Clocks
-from zskip.spark.spark_session import Semantics, java_clocks
+from zskip.spark.spark_session import Semantics
 from zskip.spark.spark_types import spark_schema
 
 if TYPE_CHECKING:
@@ -129,10 +128,6 @@ class Jvm:
 
     def types(self, schema: pa.Schema) -> Any:
         return self.static("org.apache.spark.sql.types.DataType", "fromJson")(spark_schema(schema).json())
-
-    @property
-    def clocks(self) -> Clocks:
-        return java_clocks(self._root)
 
     def semantics(self) -> Semantics:
         """The semantics of the session for which Spark is planning in this thread."""

@@ -17,7 +17,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.language import Dialect, Predicate, conjunction
-from zskip.language.clocks import Clocks, Spell, seconds_of, told_by
+from zskip.language.clocks import Clocks, OffsetPeriod, seconds_of, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ class Semantics:
         """A condition in Spark's SQL, bound in the session's `dialect`. ``clocks``: those of its JVM, None if it cannot
         be asked. Raises `SqlError`.
         """
-        with told_by(clocks):
+        with using(clocks):
             return bind(
                 sql,
                 schema,
@@ -81,24 +81,24 @@ class Semantics:
 def clocks_of(spark: SparkSession) -> Clocks | None:
     """The clocks of a session's JVM; None for a session of Spark Connect, whose JVM is elsewhere."""
     java = getattr(spark, "_jvm", None)
-    return None if java is None else java_clocks(java)
+    return None if java is None else _java_clocks(java)
 
 
 @lru_cache(maxsize=4)
-def java_clocks(java: Any) -> Clocks:
+def _java_clocks(java: Any) -> Clocks:
     """The clocks of a JVM, by its view in py4j."""
 
     @lru_cache(maxsize=256)
-    def clocks(zone: str, year: int) -> tuple[Spell, ...]:
+    def clocks(zone: str, year: int) -> tuple[OffsetPeriod, ...]:
         rules = java.java.time.ZoneId.of(zone).getRules()
         begin, end = seconds_of(year)
-        moment, spells = java.java.time.Instant.ofEpochSecond(begin), []
+        moment, periods = java.java.time.Instant.ofEpochSecond(begin), []
         offset = rules.getOffset(moment).getTotalSeconds()
         while (change := rules.nextTransition(moment)) is not None and change.toEpochSecond() < end:
-            spells.append((begin, change.toEpochSecond(), offset))
+            periods.append((begin, change.toEpochSecond(), offset))
             moment = change.getInstant()
             begin, offset = change.toEpochSecond(), change.getOffsetAfter().getTotalSeconds()
-        return *spells, (begin, end, offset)
+        return *periods, (begin, end, offset)
 
     return clocks
 
