@@ -191,6 +191,13 @@ def test_a_list_as_a_parameter_stands_behind_in_alone(sql: str, value: object) -
     assert caught.value.span == (sql.index("?"), sql.index("?") + 1)
 
 
+def test_a_colon_in_a_subscript_is_no_parameter() -> None:
+    assert bind("s[:2] = 'ab'", SCHEMA).columns == {"s"}
+    found = bind("i IN [:a, :b]", SCHEMA, params={"a": 2, "b": 5}).tree
+    assert isinstance(found, In)
+    assert found.values.to_pylist() == [2, 5]
+
+
 def test_an_error_behind_a_list_points_at_its_place() -> None:
     sql = f"i IN ({NUMBERS}) AND nobody = 3"
     with pytest.raises(SqlError) as caught:

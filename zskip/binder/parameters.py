@@ -175,10 +175,17 @@ def _as_written(tokens: Sequence[Token]) -> Iterator[_Parameter]:
             key = following.text if following is not None and numbered else ""
             yield _Parameter(key, index, index + 1 + numbered, after_in)
         elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and following and token.text in ("$", ":"):
-            if following.start == token.end + 1 and before not in _ENDS_VALUE:
+            if following.start == token.end + 1 and before not in _ENDS_VALUE and not _is_slice(tokens, index):
                 yield _Parameter(following.text, index, index + 2, after_in)
         elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
             yield _Parameter(token.text[1:], index, index + 1, after_in)
+
+
+def _is_slice(tokens: Sequence[Token], colon: int) -> bool:
+    """Whether a colon begins the range of a subscript, as in ``c[:2]``; in ``IN [:a, :b]`` it begins a parameter."""
+    if colon < 2 or tokens[colon - 1].token_type is not TokenType.L_BRACKET:
+        return False
+    return tokens[colon - 2].token_type in _ENDS_VALUE
 
 
 def _parameters(source: SourceText, tokens: Sequence[Token], params: Parameters | None) -> Iterable[_Replaced]:
