@@ -35,7 +35,7 @@ from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.stats import DataFiles, collect
 from zskip.storage import Storage, open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 
@@ -69,7 +69,7 @@ def make(storage: Storage, files: int) -> None:
     unknown = pa.nulls(files, pa.int64())
     etags = pa.nulls(files, pa.string())
     data = DataFiles(pa.array(names), pa.array(sizes), unknown, etags, units, units, np.arange(files + 1))
-    commit(storage, None, "write", add=data, schema=schema, managed=True)
+    commit(storage, None, TableUpdate("write", add=data, schema=schema, managed=True))
 
 
 def timed(run: Callable[[], object], runs: int) -> list[float]:

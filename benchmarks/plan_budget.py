@@ -26,7 +26,7 @@ from zskip.errors import ZskipError
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 
@@ -160,7 +160,9 @@ def make(folder: Path) -> None:
     )
     storage = open_storage(str(folder))
     details = {"source": "statistics"}
-    commit(storage, None, "index", add=data, schema=Schema(pa.schema(types)), managed=False, details=details)
+    commit(
+        storage, None, TableUpdate("index", add=data, schema=Schema(pa.schema(types)), managed=False, details=details)
+    )
 
 
 def peak() -> float:

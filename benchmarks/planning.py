@@ -35,7 +35,7 @@ from zskip.core.schema import Schema
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 
@@ -90,7 +90,9 @@ def make(folder: Path, files: int, bounds: dict[str, tuple[np.ndarray, np.ndarra
     folder.mkdir(parents=True)
     schema = Schema(pa.schema({name: pa.int64() for name in COLUMNS}))
     details = {"source": "statistics"}
-    commit(open_storage(str(folder)), None, "index", add=data, schema=schema, managed=False, details=details)
+    commit(
+        open_storage(str(folder)), None, TableUpdate("index", add=data, schema=schema, managed=False, details=details)
+    )
 
 
 def question(files: int, seed: int) -> str:

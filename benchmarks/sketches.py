@@ -34,7 +34,7 @@ from zskip.core.schema import Schema
 from zskip.plan.planner import plan
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.parts import Drafts
@@ -259,7 +259,9 @@ def made_up(folder: Path) -> pa.StringArray:
     schema = Schema(pa.schema({"a": pa.int64(), "uid": pa.string()}))
     details = {"source": "statistics"}
     commit(
-        storage, None, "index", add=data, schema=schema, managed=False, details=details, sketches=lambda _: (record,)
+        storage,
+        None,
+        TableUpdate("index", add=data, schema=schema, managed=False, details=details, sketches=lambda _: (record,)),
     )
     return uid
 

@@ -20,7 +20,7 @@ from zskip.plan import Plan
 from zskip.plan.planner import plan
 from zskip.stats import DataFiles, Ranges, Statistics, collect
 from zskip.storage import open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import FORMAT
 
@@ -57,7 +57,7 @@ def build_table(
         np.array(first),
     )
     storage = open_storage(str(folder))
-    return Index(storage, commit(storage, None, "write", add=data, schema=schema, managed=managed))
+    return Index(storage, commit(storage, None, TableUpdate("write", add=data, schema=schema, managed=managed)))
 
 
 def ranges_of(lower: pa.Array, upper: pa.Array | None = None, *, null: bool | Sequence[bool] = False) -> Ranges:

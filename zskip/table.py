@@ -547,7 +547,7 @@ class Table:
         Raises `TableNotFound` if that version or one of its files is gone, or a file of other programs has changed, and
         `FilesRemoved` if a vacuum removes a file in the meantime; then the table is unchanged.
         """
-        from zskip.tablelog.commit import commit
+        from zskip.tablelog.commit import TableUpdate, commit
         from zskip.tablelog.vacuum import require_files
 
         require_version(version)
@@ -556,7 +556,7 @@ class Table:
         with naming_vacuums(self._storage, base):
             older = log.load(self._storage, version)
             require_files(self._storage, older)
-            snapshot = commit(self._storage, base, "restore", restore=older, details={"restored": version})
+            snapshot = commit(self._storage, base, TableUpdate("restore", restore=older, details={"restored": version}))
         self._move_to(snapshot)
         from zskip.core.receipts import Restored
 

@@ -33,7 +33,7 @@ from zskip.plan.planner import plan
 from zskip.statements.duckdb import sql
 from zskip.storage import hive, open_storage
 from zskip.storage.remote import ObjectStorage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
@@ -109,7 +109,7 @@ def test_nan_in_a_file_by_pyarrow_is_not_lost(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "t" / "x.parquet", row_group_size=8)
     storage = open_storage(str(tmp_path / "t"))
     schema, files = footers.read(storage, ["x.parquet"])
-    index = Index(storage, commit(storage, None, "index", add=files, schema=schema, managed=False))
+    index = Index(storage, commit(storage, None, TableUpdate("index", add=files, schema=schema, managed=False)))
     con = duckdb.connect()
     con.register("plain", rows)
     for where in ("f > 1.5", "NOT (f <= 1.5)", "f <> 1", "f = 'nan'::DOUBLE", "f IS NOT NULL", "f >= 2"):
@@ -150,7 +150,7 @@ def test_files_that_lack_a_column_or_are_narrower(tmp_path: Path) -> None:
     schema = Schema(pa.schema({"i": pa.int64(), "s": pa.string()}))
     storage = open_storage(str(folder))
     _, files = footers.read(storage, ["old.parquet", "young.parquet"], schema)
-    index = Index(storage, commit(storage, None, "index", add=files, schema=schema, managed=False))
+    index = Index(storage, commit(storage, None, TableUpdate("index", add=files, schema=schema, managed=False)))
     everything = pa.table({"i": pa.array([1, 2, 2**40, 3]), "s": pa.array([None, None, "x", None])})
     for where, kept in [("s IS NULL", [0, 1, 3]), ("i > 1", [1, 2, 3]), ("s = 'x'", [2]), ("i + 0 = 3", [3])]:
         assert plan_of(index, where).to_arrow().equals(everything.take(kept)), where
@@ -360,7 +360,7 @@ def test_a_table_in_an_object_store_is_read_by_ranges() -> None:
         pq.write_table(rows.slice(number * 250, 250), sink, row_group_size=50)
         storage.put(f"p {number}.parquet", sink.getvalue().to_pybytes())
     schema, files = footers.read(storage, [f"p {number}.parquet" for number in range(4)])
-    commit(storage, None, "index", add=files, schema=schema, managed=True)
+    commit(storage, None, TableUpdate("index", add=files, schema=schema, managed=True))
     index = Index(storage, load(storage))
     con = duckdb.connect()
     found = plan_of(index, "a = 777")

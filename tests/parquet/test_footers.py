@@ -90,7 +90,7 @@ def test_bounds_of_every_type_survive_the_index(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
     storage = open_storage(tmp_path)
     schema, files = read(tmp_path)
-    commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    commit.commit(storage, None, commit.TableUpdate("index", add=files, schema=schema, managed=False))
     index = Index(storage, log.load(storage))
     by_group = index.row_groups(np.array([0]), list(TYPED)).statistics.columns
     by_file = index.files(None, list(TYPED)).statistics.columns
@@ -376,7 +376,7 @@ def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
     for path, value in zip(schema.columns, (1, 2, 3, 4), strict=True):
         assert files.files.columns[path].lower.to_pylist() == [value]
     storage = open_storage(tmp_path)
-    commit.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    commit.commit(storage, None, commit.TableUpdate("index", add=files, schema=schema, managed=False))
     found = Index(storage, log.load(storage)).files(None, list(schema.columns)).statistics
     assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
 

@@ -116,7 +116,7 @@ def test_an_entry_of_the_last_year_can_be_followed(table: zskip.Table) -> None:
     newest = log.load(table._index.storage)
     for time in (datetime.max.replace(tzinfo=UTC), datetime.now(UTC) + timedelta(days=1)):
         table._index.storage.put(log.entry_path(2), to_bytes(replace(newest, time=time)))
-        made = commit.commit(table._index.storage, log.load(table._index.storage), "append")
+        made = commit.commit(table._index.storage, log.load(table._index.storage), commit.TableUpdate("append"))
         assert made.time >= time
         table._index.storage.delete([log.entry_path(3), log.HINT])
 
@@ -165,7 +165,7 @@ def test_a_change_whose_base_is_vacuumed_says_so(tmp_path: Path) -> None:
     table.overwrite(rows(50))
     zskip.open(table.uri).vacuum("0 days")
     with pytest.raises(FilesRemoved, match="expired"):
-        commit.commit(table._index.storage, base, "append")
+        commit.commit(table._index.storage, base, commit.TableUpdate("append"))
     with (
         pytest.raises(FilesRemoved, match="a vacuum removed files"),
         runs.naming_vacuums(table._index.storage, base),

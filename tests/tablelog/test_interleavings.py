@@ -151,18 +151,20 @@ class Memory:
 
 def append(storage: Storage, name: str) -> Snapshot:
     base = log.load(storage)
-    return commit.commit(storage, base, "append", add=data_file(storage, f"part-000001-{name}.parquet"))
+    return commit.commit(
+        storage, base, commit.TableUpdate("append", add=data_file(storage, f"part-000001-{name}.parquet"))
+    )
 
 
 def rewrite(storage: Storage, name: str) -> Snapshot:
     base = log.load(storage)
     files = data_file(storage, f"part-000001-{name}.parquet")
-    return commit.commit(storage, base, "optimize", add=files, remove=[SECOND])
+    return commit.commit(storage, base, commit.TableUpdate("optimize", add=files, remove=[SECOND]))
 
 
 def restore(storage: Storage, name: str) -> Snapshot:
     older = log.load(storage, 1)
-    return commit.commit(storage, log.load(storage), "restore", restore=older)
+    return commit.commit(storage, log.load(storage), commit.TableUpdate("restore", restore=older))
 
 
 def vacuum(storage: Storage, name: str) -> None:
@@ -191,8 +193,8 @@ REFUSALS = (CommitConflict, TableNotFound, UncertainCommit)
 def begun() -> Mapping[str, bytes]:
     """A table of two versions: the second replaced the first's only file."""
     storage: Any = Memory()
-    first = commit.commit(storage, None, "write", add=data_file(storage, FIRST), schema=SCHEMA)
-    commit.commit(storage, first, "overwrite", add=data_file(storage, SECOND), remove=[FIRST])
+    first = commit.commit(storage, None, commit.TableUpdate("write", add=data_file(storage, FIRST), schema=SCHEMA))
+    commit.commit(storage, first, commit.TableUpdate("overwrite", add=data_file(storage, SECOND), remove=[FIRST]))
     return MappingProxyType(storage.objects)
 
 
@@ -558,7 +560,7 @@ def take_out(rule: str, patch: pytest.MonkeyPatch) -> tuple[str, ...]:
             def restore(storage: Any, name: str) -> Snapshot:
                 older = log.load(storage, 1)
                 newest = log.load(storage)
-                return commit.commit(storage, newest, "restore", restore=replace(older, version=99))
+                return commit.commit(storage, newest, commit.TableUpdate("restore", restore=replace(older, version=99)))
 
             patch.setitem(VERBS, "restore", restore)
             return "restore", "vacuum"

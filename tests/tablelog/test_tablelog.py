@@ -74,7 +74,9 @@ def add(storage: Storage, *names: str, groups: int = 1) -> DataFiles:
 
 
 def start(storage: Storage, *names: str, groups: int = 2) -> Snapshot:
-    return commit.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+    return commit.commit(
+        storage, None, commit.TableUpdate("write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+    )
 
 
 def names_of(storage: Storage, snapshot: Snapshot) -> list[str]:
@@ -142,27 +144,30 @@ def test_a_commit_can_be_loaded_as_it_was_made_and_its_levels_tell_the_same_stor
 
 def test_appends_always_apply_and_removals_of_what_is_gone_do_not(storage: Storage) -> None:
     base = start(storage, "part-1.parquet", "part-2.parquet")
-    commit.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
-    commit.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
-    commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+    commit.commit(storage, base, commit.TableUpdate("append", add=add(storage, "part-3.parquet")))
+    commit.commit(storage, base, commit.TableUpdate("append", add=add(storage, "part-4.parquet")))
+    commit.commit(storage, base, commit.TableUpdate("delete", remove=["part-1.parquet"]))
     newest = log.load(storage)
     assert newest.version == 4
     assert names_of(storage, newest) == ["part-2.parquet", "part-3.parquet", "part-4.parquet"]
     with pytest.raises(CommitConflict, match="1 of the 1 files"):
-        commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+        commit.commit(storage, base, commit.TableUpdate("delete", remove=["part-1.parquet"]))
     assert log.load(storage) == newest
 
 
 def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    commit.commit(storage, base, "delete", remove=["part-1.parquet"])
+    commit.commit(storage, base, commit.TableUpdate("delete", remove=["part-1.parquet"]))
     before = storage.list("_zskip").path
     removed: list[str] = []
     staged = Staged(removed.extend)
     staged.add(["part-9.parquet"])
     with pytest.raises(CommitConflict), staged:
         commit.commit(
-            storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"], staged=staged
+            storage,
+            base,
+            commit.TableUpdate("optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"]),
+            staged=staged,
         )
     assert storage.list("_zskip").path == before
     assert removed == ["part-9.parquet"]
@@ -177,15 +182,17 @@ def test_two_tables_cannot_start_at_one_place(storage: Storage) -> None:
 def test_concurrent_changes_of_schema_conflict(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    commit.commit(storage, base, "append", schema=wider)
+    commit.commit(storage, base, commit.TableUpdate("append", schema=wider))
     with pytest.raises(CommitConflict, match="schema"):
-        commit.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+        commit.commit(
+            storage, base, commit.TableUpdate("append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+        )
 
 
 def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
     wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
-    index = Index(storage, commit.commit(storage, base, "append", schema=wider))
+    index = Index(storage, commit.commit(storage, base, commit.TableUpdate("append", schema=wider)))
     units = (
         index.shards(["b"]),
         index.files(None, ["b"]).statistics,
@@ -198,12 +205,16 @@ def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: 
 
 def test_a_batch_is_committed_once(storage: Storage) -> None:
     base = start(storage, "part-1.parquet")
-    first = commit.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    first = commit.commit(
+        storage, base, commit.TableUpdate("append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    )
     removed: list[str] = []
     with Staged(removed.extend) as staged:
         staged.add(["part-3.parquet"])
         files = add(storage, "part-3.parquet")
-        again = commit.commit(storage, base, "append", add=files, batch=("stream", 7), staged=staged)
+        again = commit.commit(
+            storage, base, commit.TableUpdate("append", add=files, batch=("stream", 7)), staged=staged
+        )
     assert again == first
     assert removed == ["part-3.parquet"]
 
@@ -211,7 +222,9 @@ def test_a_batch_is_committed_once(storage: Storage) -> None:
 def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 40):
-        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(
+            storage, snapshot, commit.TableUpdate("append", add=add(storage, f"part-{number}.parquet"))
+        )
     assert len(snapshot.shards) <= 21
     assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
     assert snapshot.totals.files == 40
@@ -222,7 +235,9 @@ def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
 def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: Storage) -> None:
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 12):
-        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(
+            storage, snapshot, commit.TableUpdate("append", add=add(storage, f"part-{number}.parquet"))
+        )
     storage.delete([log.HINT])
     assert log.load(storage) == snapshot
     for hint in (b"", b"garbage", b"1\n", b"3\n"):
@@ -234,7 +249,9 @@ def test_an_entry_lost_in_the_middle_hides_no_later_one(storage: Storage) -> Non
     """Each entry is complete: a gap costs one version to travel to, also where the hint stands before it."""
     snapshot = start(storage, "part-0.parquet")
     for number in range(1, 6):
-        snapshot = commit.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+        snapshot = commit.commit(
+            storage, snapshot, commit.TableUpdate("append", add=add(storage, f"part-{number}.parquet"))
+        )
     storage.delete([log.entry_path(3)])
     for hint in (b"1\n", b"2\n", b"3\n", b"6\n"):
         storage.put(log.HINT, hint)
@@ -285,7 +302,7 @@ def test_paths_that_lead_out_are_refused(storage: Storage) -> None:
             with pytest.raises(UnsafePath):
                 verb(path)
         with pytest.raises(UnsafePath):
-            commit.commit(storage, base, "append", add=replace(files, path=pa.array([path])))
+            commit.commit(storage, base, commit.TableUpdate("append", add=replace(files, path=pa.array([path]))))
 
 
 def test_links_out_of_the_table_are_refused(tmp_path: Path) -> None:
@@ -392,7 +409,7 @@ def named(number: int) -> str:
 def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
     storage = open_storage(tmp_path / "t")
     base = start(storage, named(1), named(2))
-    snapshot = commit.commit(storage, base, "delete", remove=[named(1)])
+    snapshot = commit.commit(storage, base, commit.TableUpdate("delete", remove=[named(1)]))
     orphans = {
         named(9), f"day=1/{named(9)}", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
         "_zskip/staging-0f/part-0-x.parquet", "_zskip/staging-0f/_temporary/0/_SUCCESS",

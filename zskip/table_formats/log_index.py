@@ -25,7 +25,7 @@ from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source
 from zskip.table_formats.source_footers import with_footers
-from zskip.tablelog.commit import commit, refuse_newer
+from zskip.tablelog.commit import TableUpdate, commit, refuse_newer
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
 from zskip.tablelog.snapshot import LayoutRecord, SketchRecord, Snapshot
@@ -76,16 +76,18 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
     return commit(
         parts,
         known,
-        source.format,
-        add=files if len(files) else None,
-        replace_all=known is not None,
-        schema=content.schema,
-        layout=layout,
-        managed=False,
-        partition_by=content.partition_by,
-        details=content.state,
-        still=refuse_newer,
-        sketches=sketches,
+        TableUpdate(
+            source.format,
+            add=files if len(files) else None,
+            replace_all=known is not None,
+            schema=content.schema,
+            layout=layout,
+            managed=False,
+            partition_by=content.partition_by,
+            details=content.state,
+            still=refuse_newer,
+            sketches=sketches,
+        ),
     )
 
 
@@ -139,13 +141,15 @@ def _added(source: Source, parts: Storage, known: Snapshot, content: Content) ->
     return commit(
         parts,
         known,
-        source.format,
-        add=content.files if len(content.files) else None,
-        # The hash table is built from the few leaving paths, not from all known ones.
-        remove=known_paths.filter(pc.is_in(known_paths, value_set=leaving)).to_pylist(),
-        managed=False,
-        details=content.state,
-        still=refuse_newer,
+        TableUpdate(
+            source.format,
+            add=content.files if len(content.files) else None,
+            # The hash table is built from the few leaving paths, not from all known ones.
+            remove=known_paths.filter(pc.is_in(known_paths, value_set=leaving)).to_pylist(),
+            managed=False,
+            details=content.state,
+            still=refuse_newer,
+        ),
     )
 
 

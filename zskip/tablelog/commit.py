@@ -7,7 +7,7 @@ import random
 import secrets
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -39,105 +39,80 @@ Sketches: TypeAlias = Sequence[SketchRecord] | Callable[[tuple[SketchRecord, ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """The arguments of a commit, which can be applied to any snapshot."""
+class TableUpdate:
+    """What a commit changes, which can be applied to any snapshot.
+
+    ``add``: new data files, already written · ``remove``: the paths of files to remove · ``replace_all``: the new
+    version has only ``add`` · ``restore``: it has the files, schema and layout of this older snapshot · ``schema``,
+    ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first version and with
+    ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above the last
+    committed one, nothing changes and the files are not used · ``still``: called with the version of others that
+    committed first, raises `CommitConflict` if the change is not valid there · ``sketches``: the segments of ``add``,
+    which the sketches of the previous version get (with ``replace_all``: the new sketches), or a function that returns
+    the new sketches, given those of the previous version · ``merge_sketches``: merge all segments of each sketch into
+    one · ``dimensions``: whose attributes the index holds; None if unchanged.
+    """
 
     operation: str
-    add: DataFiles | None
-    remove: tuple[str, ...]
-    replace_all: bool
-    restored: Snapshot | None
-    schema: Schema | None
-    layout: LayoutRecord | None
-    managed: bool
-    partition_by: tuple[str, ...]
-    details: Mapping[str, Json]
-    batch: tuple[str, int] | None
-    still: Callable[[Snapshot], None] | None
-    sketches: Sketches
-    merge_sketches: bool
-    dimensions: tuple[Dimension, ...] | None
+    add: DataFiles | None = None
+    remove: Sequence[str] = ()
+    replace_all: bool = False
+    restore: Snapshot | None = None
+    schema: Schema | None = None
+    layout: LayoutRecord | None = None
+    managed: bool = True
+    partition_by: tuple[str, ...] = ()
+    details: Mapping[str, Json] = field(default_factory=dict)
+    batch: tuple[str, int] | None = None
+    still: Callable[[Snapshot], None] | None = None
+    sketches: Sketches = ()
+    merge_sketches: bool = False
+    dimensions: tuple[Dimension, ...] | None = None
 
 
 def commit(
     storage: Storage,
     base: Snapshot | None,
-    operation: str,
+    update: TableUpdate,
     *,
-    add: DataFiles | None = None,
-    remove: Sequence[str] = (),
-    replace_all: bool = False,
-    schema: Schema | None = None,
-    layout: LayoutRecord | None = None,
-    managed: bool = True,
-    partition_by: Sequence[str] = (),
-    details: Mapping[str, Json] | None = None,
-    batch: tuple[str, int] | None = None,
-    restore: Snapshot | None = None,
     since: int | None = None,
-    still: Callable[[Snapshot], None] | None = None,
     staged: Staged | None = None,
-    sketches: Sketches = (),
-    merge_sketches: bool = False,
-    dimensions: Sequence[Dimension] | None = None,
 ) -> Snapshot:
     """Make a new version of a table, or its first one if ``base`` is None, and return it.
 
-    ``add``: new data files, already written; they are made durable here · ``remove``: the paths of files to remove ·
-    ``replace_all``: the new version has only ``add`` · ``restore``: it has the files, schema and layout of this older
-    snapshot · ``since``: the newest version when the first of the new files was begun, by default that of ``base`` ·
-    ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
-    version and with ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above
-    the last committed one, nothing changes and the files are not used · ``staged``: the files of ``add`` and of the
-    new sketches, whose owner removes them if they are not used, or uses them again · ``sketches``: the segments of
-    ``add``, which the sketches of the previous version get (with ``replace_all``: the new sketches), or a function that
-    returns the new sketches, given those of the previous version · ``merge_sketches``: merge all segments of each
-    sketch into one · ``dimensions``: whose attributes the index holds; None if unchanged.
+    The new data files are made durable here. ``since``: the newest version when the first of them was begun, by default
+    that of ``base`` · ``staged``: the files of ``update.add`` and of the new sketches, whose owner removes them if they
+    are not used, or uses them again.
 
     If others commit first, the change is applied to their version. Files can be added unless the table's columns or
     partitions changed. Files to remove must still be in that version. The schema or layout that this commit sets must
-    be the same as before. ``still`` is called with their version, and raises `CommitConflict` if the change is not
-    valid there.
+    be the same as before.
 
     A commit that comes second looks at the vacuums since ``since``: if one of them has expired that version or removes
     the new files (`runs`), it is refused.
 
     Raises `CommitConflict`, `FilesRemoved`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
-    change = _Change(
-        operation,
-        add,
-        tuple(remove),
-        replace_all or base is None,
-        restore,
-        schema,
-        layout,
-        managed,
-        tuple(partition_by),
-        details or {},
-        batch,
-        still,
-        sketches,
-        merge_sketches,
-        None if dimensions is None else tuple(dimensions),
-    )
-    if restore is not None:
-        change = replace(change, schema=restore.schema, layout=restore.layout, dimensions=restore.dimensions)
-
+    if base is None:
+        update = replace(update, replace_all=True)
+    if (older := update.restore) is not None:
+        update = replace(update, schema=older.schema, layout=older.layout, dimensions=older.dimensions)
     try:
         with Staged(storage.delete, within=staged) as parts:
-            attempt = _Attempt(storage, change, since if since is not None or base is None else base.version, parts)
-            if add is not None:
-                _require_safe_paths(add)
-                if managed:
-                    _make_durable(storage, add)
+            attempt = _Attempt(storage, update, since if since is not None or base is None else base.version, parts)
+            if update.add is not None:
+                _require_safe_paths(update.add)
+                if update.managed:
+                    _make_durable(storage, update.add)
             made = attempt.next(attempt.nothing() if base is None else base)
     except _AlreadyCommitted as found:
         return found.snapshot
     log.write_hint(storage, made.version)
     # Parts that were merged with others before any version named them.
     attempt.drafts.discard(keep={part.path for part in made.parts} | segment_paths(made.sketches))
-    _LOG.info("%s is version %d now, by %s: %s files", storage.uri, made.version, operation, f"{made.totals.files:,}")
+    _LOG.info(
+        "%s is version %d now, by %s: %s files", storage.uri, made.version, update.operation, f"{made.totals.files:,}"
+    )
     return made
 
 
@@ -155,8 +130,8 @@ def _made_meanwhile(storage: Storage) -> TableExists:
 class _Attempt:
     """One change being committed."""
 
-    def __init__(self, storage: Storage, change: _Change, since: int | None, staged: Staged) -> None:
-        self.storage, self.change, self.since, self.staged = storage, change, since or 0, staged
+    def __init__(self, storage: Storage, update: TableUpdate, since: int | None, staged: Staged) -> None:
+        self.storage, self.update, self.since, self.staged = storage, update, since or 0, staged
         self.commit_id = secrets.token_hex(16)
         self.drafts = Drafts(storage, staged)
         self._added: tuple[Shard, ...] | None = None
@@ -165,14 +140,14 @@ class _Attempt:
         """A table before its first version. Raises `TableExists` and `CommitConflict`."""
         if log.latest_version(self.storage):
             raise _made_meanwhile(self.storage)
-        if (schema := self.change.schema) is None:
+        if (schema := self.update.schema) is None:
             raise CommitConflict(f"The table at {self.storage.uri} is gone: there is no version to change.")
         begun, table_id = datetime.now(UTC), secrets.token_hex(16)
-        return Snapshot(0, table_id, "", schema, self.change.managed, (), None, (), "", begun, None)
+        return Snapshot(0, table_id, "", schema, self.update.managed, (), None, (), "", begun, None)
 
     def next(self, base: Snapshot) -> Snapshot:
         """The next version of a table, retried while others commit first, or its first one."""
-        newest, batch = base, self.change.batch
+        newest, batch = base, self.update.batch
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
                 raise _AlreadyCommitted(newest)
@@ -193,23 +168,23 @@ class _Attempt:
 
     def _applied(self, base: Snapshot, newest: Snapshot) -> Snapshot:
         """The change applied to ``newest``. Raises `CommitConflict` if it no longer applies."""
-        change, uri = self.change, self.storage.uri
+        update, uri = self.update, self.storage.uri
         if newest.table_id != base.table_id:
             raise CommitConflict(f"{uri}: the table was replaced by another one.")
         for name in ("schema", "layout", "dimensions"):
-            new, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
+            new, before, now = getattr(update, name), getattr(base, name), getattr(newest, name)
             if new is not None and now != before and now != new:
                 raise CommitConflict(
                     f"{uri}: version {newest.version} changed the table's {name} meanwhile. Repeat the call."
                 )
-        if change.still is not None and newest.version != base.version:
-            change.still(newest)
-        afresh = change.replace_all or change.restored is not None
-        if not afresh and change.add is not None and not _accepts_files(newest, base, change.schema):
+        if update.still is not None and newest.version != base.version:
+            update.still(newest)
+        afresh = update.replace_all or update.restore is not None
+        if not afresh and update.add is not None and not _accepts_files(newest, base, update.schema):
             raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")
-        schema, layout = change.schema or newest.schema, change.layout or newest.layout
-        older, state = change.restored or newest, dict[str, Any]()
-        if change.restored is not None:
+        schema, layout = update.schema or newest.schema, update.layout or newest.layout
+        older, state = update.restore or newest, dict[str, Any]()
+        if update.restore is not None:
             if older.version < newest.horizon:
                 raise FilesRemoved(
                     f"{uri}: a vacuum has expired version {older.version}. "
@@ -217,21 +192,21 @@ class _Attempt:
                 )
             kept, dimensions = older.shards, older.dimensions
             state |= {name: getattr(older, name) for name in ("managed", "partition_by", "added", "uniform")}
-        elif change.replace_all:
-            kept, dimensions = (), change.dimensions or ()
-            state |= {"managed": change.managed, "partition_by": change.partition_by, "added": {}}
-            state["uniform"] = change.managed
+        elif update.replace_all:
+            kept, dimensions = (), update.dimensions or ()
+            state |= {"managed": update.managed, "partition_by": update.partition_by, "added": {}}
+            state["uniform"] = update.managed
         else:
             kept = self._without_removed(replace(newest, layout=layout))
-            dimensions = newest.dimensions if change.dimensions is None else change.dimensions
+            dimensions = newest.dimensions if update.dimensions is None else update.dimensions
             later = [path for path in schema.columns if path not in newest.schema.columns]
             state["added"] = {**newest.added, **dict.fromkeys(later, newest.version + 1)}
             # A changed schema leaves older files as they are.
             state["uniform"] = newest.uniform and schema == newest.schema
         # Columns that the statistics of the new files lack were added after these files were written.
-        since = base.version if change.schema is None else newest.version + 1
+        since = base.version if update.schema is None else newest.version + 1
         after = replace(newest, schema=schema, dimensions=dimensions).indexed
-        written = replace(base, schema=change.schema or base.schema, dimensions=dimensions).indexed
+        written = replace(base, schema=update.schema or base.schema, dimensions=dimensions).indexed
         added = self._shards(schema, since, layout, state.get("partition_by", newest.partition_by))
         candidate = newest.followed_by(
             **state,
@@ -239,36 +214,36 @@ class _Attempt:
             schema=schema,
             layout=layout,
             shards=(*retyped(kept, older.indexed, after), *retyped(added, written, after)),
-            operation=change.operation,
-            details=change.details,
-            applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
-            removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
+            operation=update.operation,
+            details=update.details,
+            applications={**newest.applications, **dict([] if update.batch is None else [update.batch])},
+            removed=tuple(update.remove) if len(update.remove) <= _LISTED_REMOVALS else (),
             sketches=self._sketches(newest),
             dimensions=dimensions,
         )
-        if change.merge_sketches:
+        if update.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)
         return candidate if afresh else _merged(self.drafts, candidate)
 
     def _sketches(self, newest: Snapshot) -> tuple[SketchRecord, ...]:
-        if self.change.restored is not None:
-            return self.change.restored.sketches
+        if self.update.restore is not None:
+            return self.update.restore.sketches
         _, after = self._before_and_after(newest)
-        return after if self.change.merge_sketches else merged_crowds(self.drafts, after)
+        return after if self.update.merge_sketches else merged_crowds(self.drafts, after)
 
     def _before_and_after(self, newest: Snapshot) -> tuple[tuple[SketchRecord, ...], tuple[SketchRecord, ...]]:
         """The sketches of ``newest`` that stay, and those after the change."""
-        given = self.change.sketches
-        before = () if self.change.replace_all else newest.sketches
+        given = self.update.sketches
+        before = () if self.update.replace_all else newest.sketches
         if callable(given):
             return before, given(before)
-        return before, tuple(given) if self.change.replace_all else with_segments(before, given)
+        return before, tuple(given) if self.update.replace_all else with_segments(before, given)
 
     def _shards(
         self, schema: Schema, since: int, layout: LayoutRecord | None, partition_by: Sequence[str]
     ) -> tuple[Shard, ...]:
         """The shards of the files to add. Retries reuse them, unless their columns depend on the version."""
-        add = self.change.add
+        add = self.update.add
         if add is None or not len(add):
             return ()
         if self._added is None or self._added[0].version != since:
@@ -277,8 +252,8 @@ class _Attempt:
         return self._added
 
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
-        kept, found = _without(self.drafts, snapshot, self.change.remove)
-        if found < (wanted := len(set(self.change.remove))):
+        kept, found = _without(self.drafts, snapshot, self.update.remove)
+        if found < (wanted := len(set(self.update.remove))):
             raise CommitConflict(
                 f"{self.storage.uri}: version {snapshot.version} lacks {wanted - found} of the {wanted} files to be "
                 "removed: another writer removed or rewrote them. Open the table again and repeat."
@@ -287,7 +262,7 @@ class _Attempt:
 
     def _files(self, newest: Snapshot) -> list[str]:
         """The files that only this commit names."""
-        added = [] if self.change.add is None else self.change.add.path.to_pylist()
+        added = [] if self.update.add is None else self.update.add.path.to_pylist()
         before, after = self._before_and_after(newest)
         return [*added, *self.drafts.paths, *segment_paths(after) - segment_paths(before)]
 

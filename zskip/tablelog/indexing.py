@@ -22,7 +22,7 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
-from zskip.tablelog.commit import commit, refuse_newer
+from zskip.tablelog.commit import TableUpdate, commit, refuse_newer
 from zskip.tablelog.freshness import Changes, changes, data_files, naming_replaced, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
@@ -75,12 +75,7 @@ def index_files(
     return commit(
         storage,
         None,
-        "index",
-        add=files,
-        schema=schema,
-        managed=False,
-        partition_by=partition_by,
-        details=details,
+        TableUpdate("index", add=files, schema=schema, managed=False, partition_by=partition_by, details=details),
     )
 
 
@@ -146,18 +141,20 @@ def _refreshed(index: Index, found: Changes | None, threads: int | None, progres
     return commit(
         storage,
         snapshot,
-        "refresh",
-        add=files,
-        remove=[*again, *differs.removed.to_pylist()],
-        schema=schema if schema != snapshot.schema else None,
-        managed=False,
-        details={
-            **snapshot.details,
-            "added": len(differs.added),
-            "changed": len(again),
-            "removed": len(differs.removed),
-        },
-        still=refuse_newer,
+        TableUpdate(
+            "refresh",
+            add=files,
+            remove=[*again, *differs.removed.to_pylist()],
+            schema=schema if schema != snapshot.schema else None,
+            managed=False,
+            details={
+                **snapshot.details,
+                "added": len(differs.added),
+                "changed": len(again),
+                "removed": len(differs.removed),
+            },
+            still=refuse_newer,
+        ),
     )
 
 

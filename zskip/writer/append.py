@@ -16,7 +16,7 @@ from zskip.core.receipts import Appended
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, SchemaMismatch, nearest, shown
 from zskip.storage import Staged, Storage, hive
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.dimensions import require_attributes
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
@@ -77,17 +77,19 @@ def create(
         return commit(
             storage,
             base,
-            "write" if base is None else "overwrite",
-            add=written.files,
-            replace_all=base is not None,
-            schema=schema,
-            layout=layout_record(written, options),
-            partition_by=partition_by,
-            details={"rows": written.rows, "files": len(written.files)},
-            batch=batch,
+            TableUpdate(
+                "write" if base is None else "overwrite",
+                add=written.files,
+                replace_all=base is not None,
+                schema=schema,
+                layout=layout_record(written, options),
+                partition_by=partition_by,
+                details={"rows": written.rows, "files": len(written.files)},
+                batch=batch,
+                sketches=written.sketches,
+                dimensions=() if star is None else star.dimensions,
+            ),
             staged=staged,
-            sketches=written.sketches,
-            dimensions=() if star is None else star.dimensions,
         )
 
 
@@ -145,15 +147,17 @@ def append(
                 snapshot = commit(
                     storage,
                     newest,
-                    "append",
-                    add=written.files,
-                    schema=None if schema.arrow.equals(newest.schema.arrow) else schema,
-                    layout=layout_record(written, kept) if newest.layout is None and not attempt else None,
-                    details={"rows": written.rows, "files": len(written.files)},
-                    batch=batch,
+                    TableUpdate(
+                        "append",
+                        add=written.files,
+                        schema=None if schema.arrow.equals(newest.schema.arrow) else schema,
+                        layout=layout_record(written, kept) if newest.layout is None and not attempt else None,
+                        details={"rows": written.rows, "files": len(written.files)},
+                        batch=batch,
+                        sketches=written.sketches,
+                    ),
                     since=base.version,
                     staged=staged,
-                    sketches=written.sketches,
                 )
                 break
             except FilesRemoved:

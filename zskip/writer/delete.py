@@ -22,7 +22,7 @@ from zskip.language import Predicate
 from zskip.language.tree import In, Reference
 from zskip.plan import Survivors, find_survivors
 from zskip.storage import Staged, Storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot
@@ -58,13 +58,15 @@ def delete(
         snapshot = commit(
             storage,
             base,
-            "delete",
-            add=written.files,
-            remove=[*dropped, *done.rewritten],
-            details={"rows": done.rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
-            still=lambda newest: _require_no_added_matches(affected.index, newest, matching, backend),
+            TableUpdate(
+                "delete",
+                add=written.files,
+                remove=[*dropped, *done.rewritten],
+                details={"rows": done.rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
+                still=lambda newest: _require_no_added_matches(affected.index, newest, matching, backend),
+                sketches=written.sketches,
+            ),
             staged=staged,
-            sketches=written.sketches,
         )
     return snapshot, replace(done, version=snapshot.version)
 

@@ -17,7 +17,7 @@ from zskip.errors import InvalidOption
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_files
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot
@@ -47,10 +47,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
     snapshot = commit(
         storage,
         base,
-        "refresh joins",
-        add=renewed,
-        remove=files.path.to_pylist(),
-        details={"files": len(files)},
+        TableUpdate("refresh joins", add=renewed, remove=files.path.to_pylist(), details={"files": len(files)}),
     )
     return snapshot, JoinsRefreshed(snapshot.version, len(files), star.unjoined)
 

@@ -17,7 +17,7 @@ from zskip.errors import CorruptFile, InvalidOption, TableNotFound
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
-from zskip.tablelog.commit import commit, refuse_newer
+from zskip.tablelog.commit import TableUpdate, commit, refuse_newer
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import ATTEMPTS, refresh, still_changing
@@ -105,13 +105,15 @@ def _completed(
         snapshot = commit(
             parts,
             base,
-            "sketch",
-            add=with_new_ids,
-            remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
-            managed=base.managed,
-            details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
-            still=None if index.source is None else refuse_newer,
-            sketches=with_built_segments,
+            TableUpdate(
+                "sketch",
+                add=with_new_ids,
+                remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
+                managed=base.managed,
+                details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
+                still=None if index.source is None else refuse_newer,
+                sketches=with_built_segments,
+            ),
             staged=staged,
         )
     return snapshot, tuple(sorted(part.path for part in damaged))
@@ -165,11 +167,13 @@ def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
     return commit(
         index.parts,
         base,
-        "sketch",
-        managed=base.managed,
-        details=_details(index, dropped=list(columns)),
-        still=None if index.source is None else refuse_newer,
-        sketches=lambda before: tuple(each for each in before if each.name.column not in columns),
+        TableUpdate(
+            "sketch",
+            managed=base.managed,
+            details=_details(index, dropped=list(columns)),
+            still=None if index.source is None else refuse_newer,
+            sketches=lambda before: tuple(each for each in before if each.name.column not in columns),
+        ),
     )
 
 

@@ -37,7 +37,7 @@ from zskip.stats.keys import dense_codes
 from zskip.storage import Staged, Storage, hive
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.source import Replacement, Source
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
@@ -348,15 +348,17 @@ class _Upsert:
             snapshot = commit(
                 storage,
                 self.base,
-                "upsert",
-                add=DataFiles.concat([each.files for each in written]),
-                remove=self.index.paths(self.files).to_pylist(),
-                schema=None if self.schema.arrow.equals(self.base.schema.arrow) else self.schema,
-                details={"inserted": done.inserted, "updated": done.updated, "files_rewritten": done.files},
-                batch=batch,
-                still=self._require_no_added_files,
+                TableUpdate(
+                    "upsert",
+                    add=DataFiles.concat([each.files for each in written]),
+                    remove=self.index.paths(self.files).to_pylist(),
+                    schema=None if self.schema.arrow.equals(self.base.schema.arrow) else self.schema,
+                    details={"inserted": done.inserted, "updated": done.updated, "files_rewritten": done.files},
+                    batch=batch,
+                    still=self._require_no_added_files,
+                    sketches=[sketch for each in written for sketch in each.sketches],
+                ),
                 staged=staged,
-                sketches=[sketch for each in written for sketch in each.sketches],
             )
             if not staged.is_committed:  # another writer committed this batch
                 return snapshot, Upserted(snapshot.version, 0, 0, 0)

@@ -61,7 +61,9 @@ def lying(table: zskip.Table) -> zskip.Table:
     files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
     storage = open_storage(table.uri)
     gone = data.path.to_pylist()
-    lie = commit.commit(storage, table._index.snapshot, "append", add=replace(data, files=files), remove=gone)
+    lie = commit.commit(
+        storage, table._index.snapshot, commit.TableUpdate("append", add=replace(data, files=files), remove=gone)
+    )
     return zskip.open(table.uri, version=lie.version)
 
 

@@ -22,7 +22,7 @@ from zskip.errors import InvalidOption
 from zskip.inspect.explore.export import fitting
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -330,7 +330,7 @@ def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = Fa
     sizes, unknown = pa.array(np.full(count, 10_000_000)), pa.nulls(count, pa.int64())
     data = DataFiles(paths, sizes, unknown, pa.nulls(count, pa.string()), units, units, np.arange(count + 1))
     schema = Schema(pa.schema({name: pa.float64() if floats else pa.int64() for name in names}))
-    commit(open_storage(str(folder)), None, "index", add=data, schema=schema, managed=False)
+    commit(open_storage(str(folder)), None, TableUpdate("index", add=data, schema=schema, managed=False))
     return zskip.open(folder)
 
 

@@ -31,7 +31,7 @@ from zskip.errors import SqlError
 from zskip.plan import planner
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Staged, open_storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
@@ -143,12 +143,14 @@ def committed(folder: Path, random: Random, table: Units, shape: Shape) -> Index
             snapshot = commit(
                 storage,
                 snapshot,
-                "index" if snapshot is None else "append",
-                add=files,
-                schema=schema if snapshot is None else None,
-                managed=False,
-                details={"source": "statistics"},
-                sketches=records,
+                TableUpdate(
+                    "index" if snapshot is None else "append",
+                    add=files,
+                    schema=schema if snapshot is None else None,
+                    managed=False,
+                    details={"source": "statistics"},
+                    sketches=records,
+                ),
             )
     return Index(storage, snapshot)
 

@@ -39,7 +39,7 @@ from zskip.storage.local import LocalStorage
 from zskip.table_formats.locate import index_of
 from zskip.table_formats.log_index import followed
 from zskip.table_formats.source import Replacement, Source
-from zskip.tablelog.commit import commit, refuse_newer
+from zskip.tablelog.commit import TableUpdate, commit, refuse_newer
 from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
@@ -250,12 +250,14 @@ def _record(source: Source, base: Snapshot, record: LayoutRecord, runs: Sequence
             commit(
                 index.parts,
                 index.snapshot,
-                "cluster",
-                layout=layout,
-                managed=False,
-                details=index.snapshot.details,
-                # The details hold a position in the table's log: from an older one, commits would be read twice.
-                still=refuse_newer,
+                TableUpdate(
+                    "cluster",
+                    layout=layout,
+                    managed=False,
+                    details=index.snapshot.details,
+                    # The details hold a position in the table's log: from an older one, commits would be read twice.
+                    still=refuse_newer,
+                ),
             )
         except CommitConflict:
             continue
@@ -336,21 +338,23 @@ def cluster_folder(
         made = commit(
             storage,
             base,
-            "cluster",
-            add=written.files,
-            replace_all=True,
-            schema=schema,
-            layout=layout_record(written, options),
-            partition_by=base.partition_by,
-            details={"rows": written.rows, "files": len(written.files)},
-            still=lambda newest: _cluster_folder_refuse(storage, f"version {newest.version} was committed"),
+            TableUpdate(
+                "cluster",
+                add=written.files,
+                replace_all=True,
+                schema=schema,
+                layout=layout_record(written, options),
+                partition_by=base.partition_by,
+                details={"rows": written.rows, "files": len(written.files)},
+                still=lambda newest: _cluster_folder_refuse(storage, f"version {newest.version} was committed"),
+                sketches=written.sketches,
+            ),
             staged=staged,
-            sketches=written.sketches,
         )
     try:
         _require_unchanged(index)
     except CommitConflict:
-        commit(storage, made, "restore", restore=base, details={"restored": base.version})
+        commit(storage, made, TableUpdate("restore", restore=base, details={"restored": base.version}))
         raise
     return Clustered(made.version, len(index), int(pc.sum(index.sizes(numbers)).as_py()), len(written.files))
 

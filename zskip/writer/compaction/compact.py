@@ -13,7 +13,7 @@ from zskip.core.receipts import Clustered, Optimized
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.storage import Staged, Storage
-from zskip.tablelog.commit import commit
+from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
@@ -167,7 +167,9 @@ class _Compaction:
         self.sketches = sum(len(sketch.segments) > 1 for sketch in sketches) if fit else 0
         if self.sketches and not dry_run:
             details = {"full": False, "files_rewritten": 0, "bytes_rewritten": 0}
-            self.snapshot = commit(self.storage, self.snapshot, "optimize", details=details, merge_sketches=True)
+            self.snapshot = commit(
+                self.storage, self.snapshot, TableUpdate("optimize", details=details, merge_sketches=True)
+            )
 
     def _replace(
         self, index: Index, numbers: np.ndarray, options: WriteOptions, size: int, new_layout: WriteOptions | None
@@ -189,14 +191,16 @@ class _Compaction:
             self.snapshot = commit(
                 self.storage,
                 base,
-                "optimize",
-                add=written.files,
-                remove=index.paths(numbers).to_pylist(),
-                layout=record,
-                details={"full": record is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
+                TableUpdate(
+                    "optimize",
+                    add=written.files,
+                    remove=index.paths(numbers).to_pylist(),
+                    layout=record,
+                    details={"full": record is not None, "files_rewritten": len(numbers), "bytes_rewritten": size},
+                    sketches=written.sketches,
+                    merge_sketches=record is not None and bool(index.snapshot.sketches),
+                ),
                 staged=staged,
-                sketches=written.sketches,
-                merge_sketches=record is not None and bool(index.snapshot.sketches),
             )
 
 
