@@ -93,68 +93,50 @@ def read_of_files(
     ``held`` needs, it expects one row in all.
     """
     _refuse_ambiguous(schema.names)
-    taken = schema.names
-    needs_folders = form is None and (columns is None or not set(partition_by).isdisjoint(columns))
+    taken, wanted = schema.names, _wanted(schema, columns, partition_by, held)
+    needs_folders = form is None and not wanted.isdisjoint(partition_by)
     in_folders = _in_folders(files, schema, partition_by) if needs_folders else None
-    if columns is not None:
-        # A read without any column of the files would have no rows.
-        in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
-        if not set(columns) & set(in_files):
-            columns = {*columns, *in_files[:1]}
-        schema = pa.schema([field for field in schema if field.name in columns])
-        partition_by = [name for name in partition_by if name in columns]
-        form = None if form is None else form.of_columns(columns)
+    schema = pa.schema([field for field in schema if field.name in wanted])
+    partition_by = [name for name in partition_by if name in wanted]
+    form = None if form is None else form.of_columns(wanted)
     if not files:
-        types = {field.name: duckdb_type(field.type) for field in schema}
-        nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
-        added = "" if file_column is None else f", CAST(NULL AS VARCHAR) AS {identifier(file_column)}"
-        bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
-        return Select(f"(SELECT {nothing or 'NULL'}{added}{bound} WHERE false)", {})
+        return _no_rows(schema, file_column, guard)
     stored = pa.schema([field for field in schema if field.name not in partition_by])
     # The default, "filename", may be one of the table's columns.
     by_path = form is None and in_folders is None and bool(partition_by)
     file = file_column or (file_column_name(taken) if by_path else None)
-    options = _Options(any(holds_floats(field.type) for field in stored), file, in_folders or {}, guard)
-    if held is not None and not (binds_schemas() and any(held[name] for name in stored.names)):
-        held = None
-    structs = [field for field in stored if t.is_struct(field.type)]
-    if not uniform and any(
-        field.name in whole and any(t.is_struct(inner.type) for inner in field.type) for field in structs
-    ):
-        # With ``bound_schema``, DuckDB 2.0 invalidates the database where the structs of a file lack a struct and one
-        # of them is NULL; with ``schema``, where it compares a field of a struct with a list that holds NULL.
-        whole, held = [field.name for field in structs], None
-    deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
-    # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
-    shown = {name: name for name in stored.names}
-    if form is not None and (deleted is not None or form.values):
-        shown |= {name: f"{name}_in_file" for name in stored.names if name.lower() in _POSITIONS}
-        held = held if shown.keys() == set(shown.values()) else None
+    options = _Options(any(holds_floats(type) for type in stored.types), file, in_folders or {}, guard)
     # From the footer of a single file DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A UNION ALL
     # prevents that; where it would hide columns, a schema does, under which DuckDB 2.0 fails to read a struct by field.
     footer_maximum = len(files) == 1 and options.may_hold_nan
     closed = footer_maximum and not by_place
-    by_schema = footer_maximum and by_place and not any(t.is_struct(field.type) for field in stored)
+    by_schema = footer_maximum and by_place and not any(map(t.is_struct, stored.types))
     plain = uniform and not by_schema
+    parameters: dict[str, Any] = {FILES: without_patterns(files)}
+    if plain and not closed and within is None and file_column is None and not partition_by and form is None:
+        return Select(options.plain(), parameters)
     if uniform:
-        if plain and not closed and within is None and file_column is None and not partition_by and form is None:
-            return Select(options.plain(), {FILES: without_patterns(files)})
-        whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
-    if by_schema:
-        held = None
+        whole = ()
+    elif _hold_structs(stored, whole):
+        # With ``bound_schema``, DuckDB 2.0 invalidates the database where the structs of a file lack a struct and one
+        # of them is NULL; with ``schema``, where it compares a field of a struct with a list that holds NULL.
+        whole, by_schema = [field.name for field in stored if t.is_struct(field.type)], True
+    deleted = None if form is None else form.live_rows(_free_name("_zskip_deleted", taken))
+    # The columns file_row_number and file_index, which DuckDB adds, would be hidden by columns of the files.
+    hidden = _POSITIONS if form is not None and (deleted is not None or form.values) else ()
+    shown = {name: f"{name}_in_file" if name.lower() in hidden else name for name in stored.names}
+    found: Mapping[str, str | None] = shown
+    renamed = shown.keys() != set(shown.values())
     types = {field.name: duckdb_type(field.type) for field in schema}
     inside = stored_columns(stored)
     if plain:
-        source, held = options.plain(), None
-    elif held is not None:
+        source = options.plain()
+    elif held is not None and any(map(held.get, shown)) and not by_schema and not renamed and binds_schemas():
+        found = held
         source = options.bound({name: one.type for one in inside if (name := held[one.name]) is not None})
     else:
         source = options.with_schema(inside, shown)
-    values = {
-        one.name: _value(one, types[one.name], shown[one.name] if held is None else held[one.name], one.name in whole)
-        for one in inside
-    }
-    parameters: dict[str, Any] = {FILES: without_patterns(files)}
+    values = {one.name: _value(one, types[one.name], found[one.name], one.name in whole) for one in inside}
     if form is not None:
         values |= form.columns(types)
         parameters |= form.parameters()
@@ -181,6 +163,34 @@ def read_of_files(
     if conditions or closed or (form is not None and form.values):
         select = _with_no_more_rows(select, max(1, len(selected)))
     return Select(f"({select})", parameters)
+
+
+def _wanted(
+    schema: pa.Schema,
+    columns: Collection[str] | None,
+    partition_by: Sequence[str],
+    held: Mapping[str, str | None] | None,
+) -> set[str]:
+    """The columns to read: those that are needed, and one of the files, without which a read would have no rows."""
+    if columns is None:
+        return set(schema.names)
+    in_files = [name for name in schema.names if name not in partition_by and (held is None or held[name])]
+    return {*columns} if {*columns} & {*in_files} else {*columns, *in_files[:1]}
+
+
+def _no_rows(schema: pa.Schema, file_column: str | None, guard: str) -> Select:
+    """A read without files."""
+    types = {field.name: duckdb_type(field.type) for field in schema}
+    types |= {} if file_column is None else {file_column: "VARCHAR"}
+    nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
+    bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
+    return Select(f"(SELECT {nothing or 'NULL'}{bound} WHERE false)", {})
+
+
+def _hold_structs(columns: pa.Schema, whole: Collection[str]) -> bool:
+    """Whether a struct that is to be read completely has a struct as a field."""
+    structs = [field.type for field in columns if field.name in whole and t.is_struct(field.type)]
+    return any(t.is_struct(inner.type) for struct in structs for inner in struct)
 
 
 @dataclass(frozen=True, slots=True)
