@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, datetime
 from functools import partial, reduce
 from pathlib import Path
 from random import Random
@@ -42,6 +42,7 @@ READERS: dict[str, Reader] = {
 }
 
 SHORT = ("table", "read", "source")  # the readers of the short form
+EACH_WAY = {name: READERS[name] for name in ("table", "connector", "read")}  # that plans
 SESSIONS = [
     pytest.param(zone, ansi, id=f"{zone} {ansi}", marks=[] if (zone, ansi) == ("Europe/Berlin", "true") else [slow])
     for zone in ("Europe/Berlin", "America/New_York", "UTC")
@@ -201,6 +202,35 @@ def test_the_first_file_tells_and_a_column_that_it_lacks_is_sought(spark: SparkS
         assert dict(found.dtypes) == {"id": "bigint", "ts": "timestamp"}
         assert [row.id for row in found.where("ts > timestamp'2024-06-02 01:00:00'").sort("id").collect()] == [2, 3]
         assert found.where("ts > timestamp'2024-06-02 02:00:00'").count() == 0
+
+
+def test_a_column_of_fixed_length_is_compared_without_its_blanks(spark: SparkSession, tmp_path: Path) -> None:
+    char = {"__CHAR_VARCHAR_TYPE_STRING": "char(5)"}
+    rows = spark.createDataFrame([(0, "a    "), (1, "ab   "), (2, "z    ")], "id INT, v STRING")
+    rows = rows.select("id", "v", rows.v.alias("c", metadata=char)).repartitionByRange(3, "id")
+    rows.write.parquet(str(tmp_path / "t"))
+    zskip.index(tmp_path / "t")
+    with session(spark, "UTC", "true"):
+        require_same(spark, tmp_path / "t", ["c = 'a'", "c IN ('b', 'z')", "c < 'ab'", "v = 'a'"], EACH_WAY)
+
+
+def test_old_dates_in_a_session_that_converts_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that do not say in which calendar they are; a table's are in that of today."""
+    (tmp_path / "t").mkdir()
+    for number, day in enumerate([date(1500, 3, 1), date(1582, 10, 14), date(2000, 1, 1)]):
+        moment = pa.array([datetime(day.year, day.month, day.day)], pa.timestamp("us", "UTC"))
+        rows = pa.table({"id": [number], "d": [day], "t": moment, "new": [date(2000, 1, 1 + number)]})
+        pq.write_table(rows, tmp_path / "t" / f"{number}.parquet")
+    zskip.index(tmp_path / "t")
+    table = zskip.write(rows, tmp_path / "own", by="id")
+    table.append(pq.read_table(tmp_path / "t" / "0.parquet"))
+    old = ["d = DATE '1500-02-20'", "d < DATE '1500-03-01'", "d > DATE '1500-03-01'", "t < TIMESTAMP '1500-03-01'"]
+    with session(spark, "UTC", "true", parquet__datetimeRebaseModeInRead="LEGACY"):
+        require_same(spark, tmp_path / "t", old, EACH_WAY)
+        assert len(zs.read(spark, tmp_path / "t", "new = DATE '2000-01-02'").inputFiles()) == 1
+        for name, reader in EACH_WAY.items():
+            own = reader(spark, tmp_path / "own")
+            assert [own(each).count() for each in ["d = DATE '1500-03-01'", *old]] == [1, 0, 0, 1, 0], name
 
 
 def test_a_plan_of_another_dialect_is_refused_where_it_means_other_rows(spark: SparkSession, by_spark: Path) -> None:

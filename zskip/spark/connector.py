@@ -83,7 +83,10 @@ class Table(Proxy):
         self._types = jvm.types(files.schema)
         column = f"{CONNECTOR}.catalog.Column"
         fields = self._types.fields()
-        made = [jvm.class_(column).create(field.name(), field.dataType(), True) for field in fields]
+        made = [
+            jvm.class_(column).create(field.name(), field.dataType(), True, None, field.metadata().json())
+            for field in fields
+        ]
         self._columns = jvm.array(column, made)
         self._capabilities = jvm.class_("java.util.Set").of(
             jvm.class_(f"{CONNECTOR}.catalog.TableCapability").BATCH_READ

@@ -30,6 +30,7 @@ from zskip.plan.scan import Scan
 from zskip.spark.inferred_types import Inference, in_spark_types, texts_by_folder
 from zskip.spark.spark_session import (
     Semantics,
+    calendar_options,
     clocks_of,
     is_connect,
     require_proved_meaning,
@@ -76,7 +77,7 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
 
 def _named_in(where: str, schema: Schema, predicate: Predicate | None) -> list[str]:
     """The top-level columns that a condition reads or mentions: ``x = NULL`` depends on no column."""
-    bound = set() if predicate is None else {schema.columns[path].parts[0] for path in predicate.columns}
+    bound = set() if predicate is None else {predicate.schema.columns[path].parts[0] for path in predicate.columns}
     return [
         name
         for name in schema.arrow.names
@@ -168,6 +169,7 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
         return spark.createDataFrame(scan.unfiltered().to_arrow(schema.names), types)
     named = named_files(scan)
     options = parquet_options(schema, scan.managed)
+    options |= calendar_options(spark, is_table=scan.managed or scan.source is not None)
     if scan.partition_by:
         texts_by_folder(pa.array(scan.relative_paths, pa.string()))  # or Spark has NULL in a column of another name
         return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)

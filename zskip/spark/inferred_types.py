@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -29,9 +29,11 @@ from zskip.errors import SchemaError
 from zskip.language import clocks
 from zskip.parquet.arrow_differences import by_leaf, holds_int96, in_utc, with_parquet_types
 from zskip.parquet.footers import opened
+from zskip.spark.spark_session import calendar_options
 from zskip.spark.spark_types import spark_schema, with_spark_type
 from zskip.storage import hive
 from zskip.table import Table
+from zskip.table_formats.source import may_hold_old_values
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
 from zskip.tablelog.snapshot import Snapshot
@@ -47,6 +49,11 @@ _TYPED = b"zskip.spark_types"
 # Sources of an index that give the types of its columns.
 _RECORDED = {"statistics", *SOURCE_FORMATS}
 _MOST_FOOTERS = 16
+# Where Spark records that a column, or a field of it, is a CHAR(n): its comparisons ignore blanks at the end.
+_CHARS = "__CHAR_VARCHAR_TYPE_STRING"
+
+_SparkType: TypeAlias = "tuple[DataType, dict[str, Any] | None]"
+"""A type, and metadata that gives comparisons of the column another meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +61,15 @@ class Inference:
     """The settings of a session on which the types depend that Spark infers.
 
     ``int96``: whether INT96 can be read · ``clocks``: whether a timestamp without a zone is TIMESTAMP_NTZ · ``texts``:
-    whether binary columns are strings.
+    whether binary columns are strings · ``rebases``: whether dates and timestamps before 1901 are converted, in files
+    that do not say in which calendar they are.
     """
 
     hive: HiveRule
     int96: bool
     clocks: bool
     texts: bool
+    rebases: bool
 
     @staticmethod
     def of(spark: SparkSession) -> Inference:
@@ -80,6 +89,7 @@ class Inference:
             is_set("parquet.int96AsTimestamp", "true"),
             is_set("parquet.inferTimestampNTZ.enabled", "true"),
             is_set("parquet.binaryAsString", "false"),
+            "LEGACY" in calendar_options(spark, is_table=False).values(),
         )
 
     def leaf(self, type: pa.DataType, stored: pq.ColumnSchema) -> pa.DataType:
@@ -113,16 +123,31 @@ def in_spark_types(index: Index, rule: Inference) -> Index:
     paths = index.paths(np.arange(len(index), dtype=np.int64)) if changes is None else changes.listing.path
     in_files = {} if snapshot.managed else _in_files(index, paths, rule)
     in_folders = _in_folders(snapshot, paths, rule.hive)
-    fields = [with_spark_type(field, in_files[field.name]) if field.name in in_files else field for field in arrow]
-    for name, (kind, same_values) in in_folders.items():
+    rebased = _rebased(index) if rule.rebases and not snapshot.managed else set()
+    in_files |= {
+        name: kind for name in rebased - in_files.keys() if (kind := _spark_type(arrow.field(name))) is not None
+    }
+    fields = [
+        with_spark_type(field, *in_files[field.name], same_values=field.name not in rebased)
+        if field.name in in_files
+        else field
+        for field in arrow
+    ]
+    for name, (given, same_values) in in_folders.items():
         place = arrow.get_field_index(name)
-        fields[place] = with_spark_type(arrow.field(place), kind, same_values=same_values)
+        fields[place] = with_spark_type(arrow.field(place), given, same_values=same_values)
     changed = {new.name for new, old in zip(fields, arrow, strict=True) if new.type != old.type}
     if not changed:
         return index
     kept = [each for each in snapshot.sketches if snapshot.schema.columns[each.name.column].parts[0] not in changed]
     typed = Schema(pa.schema(fields, {**(arrow.metadata or {}), _TYPED: b""}))
     return Index(index.storage, replace(snapshot, schema=typed, sketches=tuple(kept)))
+
+
+def _rebased(index: Index) -> set[str]:
+    """The columns of which a file may hold dates or timestamps that Spark converts to another calendar."""
+    found = may_hold_old_values(index, np.arange(len(index), dtype=np.int64))
+    return {index.snapshot.schema.columns[path].parts[0] for path, old in found.items() if old.any()}
 
 
 def _records_types(snapshot: Snapshot) -> bool:
@@ -148,7 +173,7 @@ def _in_folders(snapshot: Snapshot, paths: pa.StringArray, rule: HiveRule) -> di
     return given
 
 
-def _in_files(index: Index, paths: pa.StringArray, rule: Inference) -> dict[str, DataType]:
+def _in_files(index: Index, paths: pa.StringArray, rule: Inference) -> dict[str, _SparkType]:
     """The columns of files to which Spark gives another type than that of their type in Arrow.
 
     Spark asks the first file by its path. A column that this lacks, and Spark would not find, has the type of the first
@@ -156,7 +181,7 @@ def _in_files(index: Index, paths: pa.StringArray, rule: Inference) -> dict[str,
     """
     schema = index.snapshot.schema
     missing = [name for name in schema.arrow.names if name not in index.snapshot.partition_by]
-    given: dict[str, DataType] = {}
+    given: dict[str, _SparkType] = {}
     asked: list[str] = []
     path = pc.min(paths).as_py()
     while path is not None and len(asked) < _MOST_FOOTERS:
@@ -179,7 +204,7 @@ def _first_file_with(index: Index, name: str, paths: pa.StringArray) -> str | No
     return first
 
 
-def _types_in(file: pq.ParquetFile, rule: Inference) -> tuple[list[str], dict[str, DataType]]:
+def _types_in(file: pq.ParquetFile, rule: Inference) -> tuple[list[str], dict[str, _SparkType]]:
     """The columns of a file, and those to which Spark gives another type than that of their type in Arrow."""
     arrow = with_parquet_types(file.schema_arrow, file.metadata)
     declared = _declared(file.metadata)
@@ -187,19 +212,19 @@ def _types_in(file: pq.ParquetFile, rule: Inference) -> tuple[list[str], dict[st
         if holds_int96(file.metadata.schema) and not rule.int96:
             raise SchemaError("Spark cannot read INT96 while spark.sql.parquet.int96AsTimestamp is false.")
         read = by_leaf(arrow, file.metadata.schema, rule.leaf)
-        declared = {field.name: kind for field in read if (kind := _spark_type(field)) is not None}
+        declared = {field.name: found for field in read if (found := _spark_type(field)) is not None}
     own = {field.name: _spark_type(field) for field in arrow}
     return arrow.names, {name: kind for name, kind in declared.items() if name in own and kind != own[name]}
 
 
-def _spark_type(field: pa.Field) -> DataType | None:
+def _spark_type(field: pa.Field) -> _SparkType | None:
     try:
-        return spark_schema(pa.schema([field]))[0].dataType
+        return spark_schema(pa.schema([field]))[0].dataType, None
     except SchemaError:  # raised where the column is read
         return None
 
 
-def _declared(footer: pq.FileMetaData) -> dict[str, DataType] | None:
+def _declared(footer: pq.FileMetaData) -> dict[str, _SparkType] | None:
     """The types that Spark recorded when it wrote a file; None for other writers."""
     from pyspark.sql.types import StructType
 
@@ -210,7 +235,13 @@ def _declared(footer: pq.FileMetaData) -> dict[str, DataType] | None:
         fields = StructType.fromJson(json.loads(text)).fields
     except (ValueError, KeyError, ImportError, AttributeError):  # Spark, too, ignores what it cannot parse
         return None
-    return {field.name: field.dataType._as_nullable() for field in fields}
+    return {
+        field.name: (
+            field.dataType._as_nullable(),
+            {_CHARS: text} if re.search(r"(?<!var)char\(", text := field.metadata.get(_CHARS, "")) else None,
+        )
+        for field in fields
+    }
 
 
 # The types and values that Spark infers from hive folders, ``day=2024-01-31/hour=07/``.

@@ -20,6 +20,7 @@ from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options, require_kept, spark_uri
 from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, Proxy, Unsupported, elements, one_line, warn_once
+from zskip.spark.spark_session import calendar_options
 from zskip.spark.spark_types import spark_schema
 from zskip.statements.joins import file_slices
 from zskip.tablelog import freshness
@@ -42,7 +43,9 @@ class SnapshotFiles:
         self.schema = schema
         self.data = pa.schema([field for field in schema if field.name not in partition_by])
         self.partitions = pa.schema([schema.field(name) for name in partition_by if name in schema.names])
+        is_table = index.snapshot.managed or index.source is not None
         self.options = parquet_options(self.data, index.snapshot.managed)
+        self.options |= calendar_options(jvm.spark, is_table=is_table)
 
     @cached_property
     def empty_reader(self) -> Any:
@@ -67,13 +70,14 @@ class SnapshotFiles:
 
     @property
     def name(self) -> str:
-        """A name that only the same version of the same table has, in the same types."""
+        """A name that only the same version of the same table has, read in the same types by the same options."""
         snapshot = self.index.snapshot
         return f"zskip:{self.index.storage.uri}@{snapshot.version}:{snapshot.table_id}:{self._types}"
 
     @cached_property
     def _types(self) -> str:
-        return hashlib.sha256(spark_schema(self.schema).json().encode()).hexdigest()[:16]
+        read_as = f"{spark_schema(self.schema).json()}{self.options}"
+        return hashlib.sha256(read_as.encode()).hexdigest()[:16]
 
     @property
     def size(self) -> int:

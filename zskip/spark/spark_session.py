@@ -78,6 +78,22 @@ class Semantics:
             )
 
 
+def calendar_options(spark: SparkSession, *, is_table: bool) -> dict[str, str]:
+    """The options of a read of Parquet that say how it converts old dates and timestamps of files that do not say in
+    which calendar they are.
+
+    In a table, of zskip or of another format, they are in that of today, whatever the session says.
+    """
+    options = {
+        "datetimeRebaseMode": "spark.sql.parquet.datetimeRebaseModeInRead",
+        "int96RebaseMode": "spark.sql.parquet.int96RebaseModeInRead",
+    }
+    return {
+        option: "CORRECTED" if is_table else str(spark.conf.get(setting, "CORRECTED")).upper()
+        for option, setting in options.items()
+    }
+
+
 def clocks_of(spark: SparkSession) -> Clocks | None:
     """The clocks of a session's JVM; None for a session of Spark Connect, whose JVM is elsewhere."""
     java = getattr(spark, "_jvm", None)

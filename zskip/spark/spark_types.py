@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,15 +22,18 @@ OPAQUE = pa.month_day_nano_interval()
 """The Arrow type of columns about which nothing can be proved, because their values are others on Spark."""
 
 
-def with_spark_type(field: pa.Field, kind: DataType, *, same_values: bool = True) -> pa.Field:
+def with_spark_type(
+    field: pa.Field, kind: DataType, metadata: dict[str, Any] | None = None, *, same_values: bool = True
+) -> pa.Field:
     """A column with a type of Spark's. Its Arrow type is the one with the same values, or `OPAQUE` if there is none.
 
-    Instants and clocks have the same values, by their ticks, and so have integers, which must fit.
+    Instants and clocks have the same values, by their ticks, and so have integers, which must fit. ``metadata``: what
+    gives comparisons of the column another meaning.
     """
     from pyspark.sql.types import StructField
 
-    wanted = StructField(field.name, kind._as_nullable())
-    type = _same_values(field.type, kind) if same_values else None
+    wanted = StructField(field.name, kind._as_nullable(), metadata=metadata)
+    type = _same_values(field.type, kind) if same_values and not metadata else None
     if type is not None and spark_schema(pa.schema([pa.field(field.name, type)]))[0] == wanted:
         return pa.field(field.name, type)
     return pa.field(field.name, OPAQUE, metadata={_FIELD: wanted.json().encode()})

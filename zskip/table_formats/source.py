@@ -168,21 +168,28 @@ def refuse_old_values_of_index(index: Index, files: np.ndarray) -> None:
     """
     from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 
-    columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
-    if not columns or not len(files):
+    if not len(files) or not any(
+        is_of_calendar(leaf) for column in index.snapshot.schema for leaf in leaves(column.type)
+    ):
         return
-    ranges = index.files_at(files, [column.path for column in columns]).statistics.columns
-    may_be_old = np.zeros(len(files), bool)
-    for column in columns:
-        known = ranges.get(column.path)
-        if known is None or not is_of_calendar(column.type):  # a list of dates has no bounds
-            may_be_old[:] = True
-            continue
-        new = pc.greater_equal(known.lower, pa.scalar(_NEW).cast(pa.timestamp("s")).cast(column.type))
-        is_new = pc.or_kleene(new, pc.invert(known.has_value))
-        may_be_old |= ~np.asarray(pc.fill_null(is_new, False))
+    may_be_old = np.logical_or.reduce([*may_hold_old_values(index, files).values()])
     paths = index.paths(files[may_be_old]).to_pylist()
     refuse_old_values_of_files(index.storage, paths, index.snapshot.schema.arrow)
+
+
+def may_hold_old_values(index: Index, files: np.ndarray) -> dict[str, np.ndarray]:
+    """For each column with dates or timestamps, by path, whether each file may hold one of before 1901."""
+    columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
+    ranges = index.files_at(files, [column.path for column in columns]).statistics.columns
+    found = {}
+    for column in columns:
+        found[column.path] = np.ones(len(files), bool)
+        known = ranges.get(column.path)
+        if known is not None and is_of_calendar(column.type):  # a list of dates has no bounds
+            new = pc.greater_equal(known.lower, pa.scalar(_NEW).cast(pa.timestamp("s")).cast(column.type))
+            is_new = pc.or_kleene(new, pc.invert(known.has_value))
+            found[column.path] = ~np.asarray(pc.fill_null(is_new, False))
+    return found
 
 
 def mark_of(storage: Storage, path: str) -> str:
