@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.inspect.explore.export import fitting
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.inspect.explore.export import columns_of, fitting
+from zskip.language.tree import Reference
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage import open_storage
 from zskip.tablelog.commit import TableUpdate, commit
 
@@ -289,7 +291,9 @@ def test_attributes_of_dimensions_are_columns_of_the_page(browser: Any, tmp_path
     where = "\"customer.region\" = 'ASIA' AND day < 100"
     show(browser, table.explore(tmp_path / "star.html", where=where, alternatives=True))
     assert sum(kept(browser)) == 1
-    labels = browser.execute_script("return [0, 0.5, 1, 2].map((tick) => zskipLabel('\"customer.region\"', tick))")
+    labels = browser.execute_script(
+        "return [0, 0.5, 1, 2].map((tick) => axisLabel(zskipPage, '\"customer.region\"', tick))"
+    )
     assert labels == ["AFRICA", "", "ASIA", ""]
     show(browser, table.explore(tmp_path / "some.html", columns=["customer.region", "day"]))
     assert list(table.clustering(["customer.region"])) == ["customer.region"]
@@ -461,6 +465,106 @@ def test_columns_fill_the_page_in_their_order_after_those_that_are_needed() -> N
     assert fitting({**columns, "a": (["x" * 20_000], [np.zeros(1000)])}, set(), 25_000) == {"a"}
 
 
+INF = float("inf")
+# The bounds of one file, those that the page gets, and whether it may compare them with constants.
+BOUNDS = [
+    (pa.int64(), 3, 5, [3, 5], True),
+    (pa.int64(), 3, None, [3, INF], True),
+    (pa.int64(), 5, 3, [-INF, INF], True),  # the planner does not use them either
+    (pa.int64(), 3, 2**60, [3, 2**60], False),
+    (pa.uint8(), 0, 255, [0, 255], True),
+    (pa.uint8(), None, 0, [-INF, 0], True),
+    (pa.uint64(), 0, 2**64 - 1, [0, 2**64], False),
+    (pa.bool_(), False, True, [0, 1], True),
+    (pa.decimal128(9, 2), Decimal("0.01"), Decimal(7), [1, 700], True),
+    (pa.decimal128(21, 2), Decimal("0.25"), Decimal(10**18), [0.25, 1e18], False),
+    (pa.decimal128(38, 10), None, Decimal("0.5"), [-INF, 0.5], False),
+    (pa.float64(), float("nan"), 2.5, [-INF, 2.5], True),
+    (pa.string(), "", "b", [1, 3], True),
+    (pa.string(), None, "b", [-INF, 1], True),
+    (pa.binary(), b"\x00", b"\xff", [1, 3], False),
+    (pa.null(), None, None, [-INF, INF], True),
+]
+
+
+@pytest.mark.parametrize(("type", "lower", "upper", "expected", "exact"), BOUNDS)
+def test_the_page_gets_the_known_bounds(type: Any, lower: Any, upper: Any, expected: list[float], exact: bool) -> None:
+    flags = [pa.array([flag]) for flag in (True, False, False)]
+    ranges = Ranges(pa.array([lower], type), pa.array([upper], type), *flags)
+    reference = Reference("a", pa.int64() if pa.types.is_null(type) else type)
+    [column], [level] = columns_of([reference], [Statistics(pa.array([9]), {"a": ranges})])
+    assert [end[0] for end in level.bounds["a"][:2]] == expected
+    assert column.exact == exact
+    assert column.texts == ([] if column.kind != "text" else ["00", "ff"] if not exact else ["", "b"][lower is None :])
+
+
+def test_only_what_is_known_is_drawn(browser: Any, tmp_path: Path) -> None:
+    """Columns without ranges had pictures, of decimals of more than 18 digits and files of NULL alone too."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for file in range(3):
+        rows = {
+            "price": pa.array([Decimal(f"{file}.25"), Decimal(f"{file}.75")], pa.decimal128(21, 2)),
+            "some": pa.array([None, None] if file == 1 else [file, file + 1], pa.int64()),
+            "ok": [file > 0] * 2,
+            "raw": [bytes([file]), b"\xff"],
+            "void": pa.nulls(2, pa.int64()),
+            "tags": [[1], [2]],
+        }
+        pq.write_table(pa.table(rows), folder / f"{file}.parquet")
+    where = "price < 1.5 AND ok = false AND void IS NULL"
+    table = zskip.index(folder)
+    show(browser, table.explore(tmp_path / "page.html", where=where))
+    assert kept(browser) == planned(table, where) == [1, 0, 0]
+    assert text_of(browser, "without-ranges") == "2 columns have no ranges and are not drawn: void, tags."
+    strips = browser.execute_script("return [...document.querySelectorAll('.strips > div')].map((each) => each.id)")
+    assert strips == [f"view:strip:{path}" for path in ("ok", "price", "some", "raw")]
+    choose = browser.find_element("id", "number")
+    choose.clear()
+    choose.send_keys("1\t")
+    own = {row.text for row in browser.find_elements("css selector", "#file tr")}
+    assert own >= {"price about 1.25 to 1.75", "ok true to true", "raw 01 to ff", "some only NULL", "void only NULL"}
+    change(browser, 0, "TRUE")
+    assert kept(browser) == planned(table, where.replace("false", "true"))
+    browser.execute_script("const up = document.getElementById('up'); up.value = 'some'; up.onchange()")
+    assert text_of(browser, "boxless") == "1 file without known values in these two columns has no box."
+    with pytest.raises(InvalidOption, match="has a range of void to show"):
+        table.explore(tmp_path / "page.html", columns=["void"])
+
+
+def test_labels_of_axes_are_short(browser: Any, tmp_path: Path) -> None:
+    rows = pa.table(
+        {"url": [f"https://example.org/{name}" for name in ("a", "a/long/path/below", "b")], "n": [1, 2, 3]}
+    )
+    show(browser, zskip.write(rows, tmp_path / "t", by=["n"], files=3).explore(tmp_path / "page.html"))
+    for path, tick, label in (
+        ("url", 0, "…a"),
+        ("url", 1, "…a/long/path…"),
+        ("n", 0.1 * 3, "0.3"),
+        ("n", 2e15, "2e15"),
+        ("n", 1_234_567, "1234567"),
+        ("n", -4e-11, "-4e-11"),
+    ):
+        assert browser.execute_script("return axisLabel(zskipPage, ...arguments)", path, tick) == label
+
+
+def test_the_page_is_dark_where_the_reader_prefers_it(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:
+    show(browser, hostile.explore(tmp_path / "page.html", where="i > 450"))
+    script = (
+        "const style = getComputedStyle(document.body), {el, model} = Bokeh.index.roots[0];"
+        "const mark = model.renderers.find((each) => each.name === 'mark').glyph.line_color.value;"
+        "const label = getComputedStyle(el).getPropertyValue('--bk-major-label-text-color');"
+        "return String([style.backgroundColor, style.color, mark, label]) === arguments[0]"
+    )
+    for scheme, paper, ink, label in (
+        ("dark", "rgb(21, 26, 31)", "rgb(216, 223, 229)", "#d8dfe5"),
+        ("light", "rgb(255, 255, 255)", "rgb(29, 43, 54)", "#1d2b36"),
+    ):
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        wait_for(browser, script, f"{paper},{ink},{ink},{label}")
+
+
 def test_a_table_without_files_is_refused(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t", by=["a"])
     assert table.plan().paths == []
@@ -498,6 +602,10 @@ def test_axes_by_rank_spread_values_that_lie_close_together(browser: Any, tmp_pa
     wait_for(browser, f"return {SOURCE}.left[0] === -0.5", "picture:files")
     assert browser.execute_script(drawn, "picture:files") == [[-0.5, 1.5, 3.5, 5.5], [1.5, 3.5, 5.5, 7.5]]
     assert browser.execute_script(f"return [...{SOURCE}.at]", "across-constants") == [3]  # the rank of 53
-    assert browser.execute_script("return [0, 3, 7].map((tick) => zskipLabel('port', tick))") == ["20", "53", "65000"]
+    assert browser.execute_script("return [0, 3, 7].map((tick) => axisLabel(zskipPage, 'port', tick))") == [
+        "20",
+        "53",
+        "65000",
+    ]
     change(browser, 0, "50")
     assert browser.execute_script(f"return [...{SOURCE}.at]", "across-constants") == [2 + 25 / 28]

@@ -64,8 +64,8 @@ def page(
     the layout whose ranges would make the page larger than 5 MB · ``workload``: predicates or statements; the page
     lists the files, rows and bytes that each reads · ``others``: the same for other layouts, from `alternatives`.
 
-    Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files, and
-    `MissingDependency` without Bokeh.
+    Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files or ranges to draw,
+    and `MissingDependency` without Bokeh.
     """
     if not len(index):
         raise InvalidOption(f"{index.storage.uri} has no files to show.")
@@ -80,6 +80,15 @@ def page(
     exported, levels = columns_of(references, statistics)
     left_out = _too_large(exported, levels, predicate) if columns is None else []
     exported = [column for column in exported if column.path not in left_out]
+    drawn = [column.path for column in exported if np.isfinite(levels[0].bounds[column.path][:2]).any()]
+    without = [column.path for column in exported if column.path not in drawn]
+    if not drawn:
+        raise InvalidOption(
+            f"No file of {index.storage.uri} has a range of {', '.join(without) or 'any column'} to show. Name other "
+            "columns, or let zskip doctor list the missing bounds."
+        )
+    if columns is None:
+        without += [column.path for column in index.schema if not column.orderable]
     arrays = Arrays()
     facts: dict[str, Any] = {
         "columns": [asdict(column) for column in exported],
@@ -91,6 +100,8 @@ def page(
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
         "left_out": left_out,
         "undrawn": undrawn,
+        "drawn": drawn,
+        "without_ranges": without,
         "colors": {"read": READ, "file": FILE, "alpha": ALPHA},
         "workload": _shares_read(index, workload),
         "alternatives": [asdict(each) for each in others],
@@ -105,7 +116,7 @@ def page(
         facts,
         arrays,
         title=index.storage.uri.rstrip("/").rpartition("/")[2],
-        subtitle=f"version {index.version}, {len(index):,} files, {layout}",
+        subtitle=f"version {index.version}, {len(index):,} file{'s' * (len(index) != 1)}, {layout}",
         predicate="every row" if predicate is None else predicate.text,
     )
 
@@ -140,8 +151,6 @@ def _columns(
     schema = index.schema
     every = drawn_columns(index.snapshot, predicate)
     chosen = every[:_MOST_COLUMNS] if given is None else [column.path for column in schema.orderable(given)]
-    if not chosen:
-        raise InvalidOption(f"{index.storage.uri} has no column with ranges to show.")
     undrawn = every[_MOST_COLUMNS:] if given is None else []
     return [Reference(path, schema.columns[path].type) for path in chosen], undrawn
 
@@ -182,7 +191,9 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
     for number, part in enumerate(parts):
         opaque = [node.reason.text for node in walk(part.tree) if isinstance(node, Opaque)]
         own = tree["parts"][number] if len(parts) > 1 else tree
-        note = "; ".join(dict.fromkeys(opaque)) or ("proved when this was made" if own["is"] == "fixed" else "")
+        note = "; ".join(dict.fromkeys(opaque)) or (
+            "its constants cannot be changed here" if own["is"] == "fixed" else ""
+        )
         found.append({"text": part.text, "part": number if len(parts) > 1 else None, "note": note})
     return found
 
@@ -200,9 +211,7 @@ def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
 
 def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str, predicate: str) -> str:
     folder = files("zskip.inspect.explore")
-    picture, strips, scripts, libraries = figures(
-        [column["path"] for column in facts["columns"]], facts["levels"][0]["units"]
-    )
+    picture, strips, scripts, libraries = figures(facts["drawn"], facts["levels"][0]["units"])
     escaped = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c")
     return Template(folder.joinpath("page.html").read_text("utf-8")).substitute(
         title=html.escape(title),
@@ -280,7 +289,6 @@ def alternatives(
 
 READ, FILE, ALPHA = "#d1495b", "#8fa8bf", 0.3
 """The colors of files that are read and of other files, and the opacity of both."""
-_MARK = "#1d2b36"
 
 
 def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
@@ -290,7 +298,7 @@ def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     """
     try:
         from bokeh.embed import components
-        from bokeh.models import ColumnDataSource, CustomJS, NoOverlap
+        from bokeh.models import BasicTicker, BasicTickFormatter, ColumnDataSource, CustomJS, NoOverlap
         from bokeh.plotting import figure
         from bokeh.resources import Resources
     except ImportError as error:
@@ -308,7 +316,7 @@ def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
             y_range=(0, top),
             tools=tools,
         )
-        made.axis.major_label_policy = NoOverlap()
+        made.axis.major_label_policy = NoOverlap(min_distance=10)
         pixels = {"image": [np.zeros((1, 1), np.uint32)], **{key: [0.0] for key in ("x", "y", "dw", "dh")}}
         made.image_rgba(**{key: key for key in pixels}, source=ColumnDataSource(pixels, name=f"{name}:image"))
         for own, color in (("files", FILE), ("read", READ)):
@@ -319,14 +327,16 @@ def figures(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     sides = {side: side for side in ("left", "right", "bottom", "top")}
     picture = plot("picture", 640, 520, 1)
     chosen = ColumnDataSource({side: [] for side in sides}, name="picture:chosen")
-    picture.quad(**sides, source=chosen, fill_color=None, line_color=_MARK, line_width=2)
+    picture.quad(**sides, source=chosen, fill_color=None, line_width=2, name="mark")
     picture.js_on_event("tap", CustomJS(code="window.zskipTap(cb_obj.x, cb_obj.y);"))
     for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
         marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
-        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color=_MARK, line_dash="dashed")
+        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_dash="dashed", name="mark")
     strips = [plot(f"strip:{path}", 560, 220, count) for path in paths]
     for strip in strips:
         strip.yaxis.axis_label = "file"
+        strip.yaxis.ticker = BasicTicker(min_interval=1, num_minor_ticks=0)
+        strip.yaxis.formatter = BasicTickFormatter(use_scientific=False)
     scripts, parts = components([picture, *strips])
     libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     # The page draws a strip once it is visible. Bokeh's own element has no size from which to tell that.

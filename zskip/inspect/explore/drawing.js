@@ -1,11 +1,6 @@
 // Draws the files with Bokeh: as boxes if few of them are visible, else as one image.
 "use strict";
 
-// Axes of dates and timestamps are in milliseconds, others in keys.
-function axisScale(column) {
-  return column.kind === "date" || column.kind === "timestamp" ? column.scale : 1;
-}
-
 // The distinct bounds of a column in order. Its axis by rank has them at 0, 1, 2, …
 function ranked(page, path) {
   const {lower, upper} = page.levels[0].bounds[path], known = [...lower, ...upper].filter(Number.isFinite);
@@ -24,7 +19,8 @@ function rankOf(bounds, key) {
   return low - 1 + (key - bounds[low - 1]) / (bounds[low] - bounds[low - 1]);
 }
 
-// The places on a column's axis, from those of its keys. Texts have odd ranks as keys, and stand at 0, 1, 2, …
+// The places on a column's axis, from those of its keys: numbers as they are shown, times in milliseconds. Texts have
+// odd ranks as keys, and stand at 0, 1, 2, …
 function placing(page, path) {
   const column = page.column[path];
   if (page.byRank && column.kind !== "text") {
@@ -32,52 +28,65 @@ function placing(page, path) {
     return (key) => rankOf(bounds, key);
   }
   if (column.kind === "text") return (key) => (key - 1) / 2;
-  return (key) => key / axisScale(column);
+  return (key) => key / column.scale;
 }
 
 function drawn(page, path) {
-  // An unknown end is drawn at the edge of the known bounds, so a box of unknown extent is visible.
-  const {lower, upper} = page.levels[0].bounds[path];
-  let least = Infinity, greatest = -Infinity;
-  for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
-  for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
-  if (least > greatest) [least, greatest] = [0, 1];
+  // An unknown end is drawn at the edge of the known bounds. A file both of whose ends are unknown has no box.
+  const {lower, upper} = page.levels[0].bounds[path], known = ranked(page, path);
   const at = placing(page, path), column = page.column[path];
-  const place = (values, edge) => Float64Array.from(values, (value) => at(Number.isFinite(value) ? value : edge));
   // The box of a single value is to be seen; neighbours among texts need not touch.
-  const around = column.kind === "text" ? 0.4 : page.byRank || (axisScale(column) === 1 && column.discrete) ? 0.5 : 0;
-  return {
-    lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
-  };
+  const around = column.kind === "text" ? 0.4 : page.byRank ? 0.5 : column.discrete ? 0.5 / column.scale : 0;
+  const place = (values, edge, aside) => Float64Array.from(values, (value, file) =>
+    Number.isFinite(lower[file]) || Number.isFinite(upper[file]) ? at(Number.isFinite(value) ? value : edge) + aside : NaN);
+  return {lower: place(lower, known[0], -around), upper: place(upper, known.at(-1), around)};
 }
 
 function fit(range, lower, upper) {
-  const least = lower.reduce((a, b) => Math.min(a, b), Infinity);
-  const greatest = upper.reduce((a, b) => Math.max(a, b), -Infinity);
+  const least = lower.reduce((a, b) => (b < a ? b : a), Infinity), greatest = upper.reduce((a, b) => (b > a ? b : a), -Infinity);
   const margin = (greatest - least || 1) * 0.02;
   const [start, end] = [least - margin, greatest + margin];
   range.setv({start, end, reset_start: start, reset_end: end});
 }
 
-// Labels of times show the hour; the first label also shows the day or the year below it.
-function timeLabels(model) {
+// Labels of times show the hour; the first label also shows the day or the year below it, except for times of day.
+function timeLabels(model, column) {
   const clock = ["seconds", "minsec", "minutes", "hourmin", "hours"], fine = ["microseconds", "milliseconds"];
   const each = (names, text) => Object.fromEntries(names.map((name) => [name, text]));
   const context = model("DatetimeTickFormatter",
     {...each([...fine, ...clock], "%Y-%m-%d"), days: "%Y", months: "", years: "", strip_leading_zeros: false});
-  return {...each(fine, "%H:%M:%S.%6N"), ...each(["seconds", "minsec"], "%H:%M:%S"),
-    ...each(["minutes", "hourmin", "hours"], "%H:%M"), days: "%d %b", months: "%b %Y", context, context_which: "start"};
+  return {microseconds: "%H:%M:%S.%6N", milliseconds: "%H:%M:%S.%3N", ...each(["seconds", "minsec"], "%H:%M:%S"),
+    ...each(["minutes", "hourmin", "hours"], "%H:%M"), months: "%b %Y",
+    ...(column.kind === "time" ? {days: "%H:%M"} : {days: "%d %b", context, context_which: "start"})};
 }
 
-// Makes an axis show a column: its name as the label, and its keys as dates, texts or decimals.
+// Makes an axis show a column: its name as the label, and its values as times, numbers or texts.
 function showColumn(axis, page, path) {
   const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
-  const time = !page.byRank && (column.kind === "date" || column.kind === "timestamp");
+  const named = page.byRank || column.kind === "text" || column.kind === "boolean", time = !named && column.kind !== "number";
   axis.axis_label = path;
-  axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
-  axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model))
-    : column.kind === "number" && column.scale === 1 && !page.byRank ? model("BasicTickFormatter", {use_scientific: false})
-    : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
+  axis.ticker = time ? model("DatetimeTicker")
+    : model("BasicTicker", {min_interval: named ? 1 : column.discrete ? 1 / column.scale : 0});
+  axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model, column))
+    : model("CustomJSTickFormatter", {code: `return axisLabel(window.zskipPage, ${JSON.stringify(path)}, tick);`});
+}
+
+// A label of an axis: short, so for texts without that with which all of the column begin.
+function axisLabel(page, path, tick) {
+  const column = page.column[path], isText = column.kind === "text";
+  if (column.kind === "number" && !page.byRank) {
+    const number = Number(tick.toPrecision(15)); // three times 0.1 is 0.30000000000000004
+    const plain = String(number), power = number.toExponential().replace("+", "");
+    return plain.length > 6 && power.length < plain.length ? power : plain;
+  }
+  if (column.kind === "boolean" && !page.byRank) return tick === 0 || tick === 1 ? shown(column, tick) : "";
+  const every = isText ? column.texts : ranked(page, path);
+  if (every[tick] === undefined) return "";
+  if (!isText) return clipped(shown(column, every[tick]), 16);
+  const [first, text, last] = [0, tick, every.length - 1].map((rank) => shown(column, 2 * rank + 1));
+  let same = 0;
+  while (same < first.length && first[same] === last[same]) same++;
+  return clipped(same > 6 && every.length > 1 ? `…${text.slice(same)}` : text, 13);
 }
 
 // A browser takes some microseconds per box. More boxes than this are drawn as one image, whose cost is constant.
@@ -125,6 +134,7 @@ class View {
   }
 
   draw() {
+    this.figure.below[0].ticker.desired_num_ticks = Math.max(2, Math.min(6, Math.floor(this.figure.inner_width / 70)));
     const seen = this.inSight(), {kept, chosen} = this.page, some = (files) => Object.fromEntries(
       SIDES.map((side) => [side, Float64Array.from(files, (file) => this.boxes[side][file])]));
     const few = seen.length <= MOST_BOXES;

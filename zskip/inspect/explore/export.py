@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zskip import pruning
 from zskip.core import types as t
 from zskip.language import Predicate
-from zskip.language.intervals.spans import Span, key_family, key_limits, keys, of_column
+from zskip.language.intervals.spans import key_family, keys, of_column
 from zskip.language.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
 from zskip.stats import Statistics
 
@@ -35,10 +35,11 @@ _MOST_CONSTANTS = 64
 class ExportedColumn:
     """A column, and the form in which the page shows its values.
 
-    ``kind``: "number", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per displayed unit
-    (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring integer keys ·
-    ``exact``: the page may compare its bounds with constants · ``zoned``: a timestamp of a time zone, shown in UTC ·
-    ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes.
+    ``kind``: "number", "boolean", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per
+    displayed unit (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring
+    integer keys · ``exact``: the page may compare its bounds with constants; if not, numbers may be rounded ·
+    ``zoned``: a timestamp of a time zone, shown in UTC · ``texts``: of a "text", the distinct bounds in order, as
+    Latin-1 strings of bytes, or for binary as hexadecimal digits.
     """
 
     path: str
@@ -65,60 +66,58 @@ def columns_of(
     levels = [Level(each, {}) for each in statistics]
     exported = []
     for reference in references:
-        spans = [of_column(each.columns.get(reference.path), reference.type, len(each)) for each in statistics]
-        column = _text_column(reference, spans, levels)
-        exported.append(column if column is not None else _number_column(reference, spans, levels))
+        is_text = key_family(reference.type) == "bytes" and not t.is_decimal(reference.type)
+        exported.append((_text_column if is_text else _number_column)(reference, levels))
     return exported, levels
 
 
-def _flags(span: Span) -> NDArray[np.uint8]:
-    flags: NDArray[np.uint8] = (span.value + 2 * span.null + 4 * span.nan).astype(np.uint8)
-    return flags
+def _known(reference: Reference, statistics: Statistics) -> tuple[list[pa.Array], NDArray[np.uint8]]:
+    """The lower and the upper bounds of a column, null where the planner has none, and what its values may be."""
+    ranges = statistics.columns.get(reference.path)
+    span = of_column(ranges, reference.type, len(statistics))
+    flags = (span.value + 2 * span.null + 4 * span.nan).astype(np.uint8)
+    if ranges is None or ranges.lower.type != reference.type:
+        return [pa.nulls(len(span), reference.type)] * 2, flags
+    # The planner does not use a lower bound above the upper one.
+    pairs = (ranges.lower, span.lower), (ranges.upper, span.upper)
+    return [pc.if_else(pc.equal(keys(bound), used), bound, None) for bound, used in pairs], flags
 
 
-def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn | None:
+def _text_column(reference: Reference, levels: Sequence[Level]) -> ExportedColumn:
     """A column of strings or binary. Its bounds get odd ranks, 1, 3, 5, …: a constant may lie between two of them."""
-    if key_family(reference.type) != "bytes" or t.is_decimal(reference.type):
-        return None
-    every = pa.chunked_array([bound for span in spans for bound in (span.lower, span.upper)], pa.binary())
-    distinct = pc.unique(every.drop_null())
-    distinct = distinct.take(pc.sort_indices(distinct))
-    for span, level in zip(spans, levels, strict=True):
+    known = [_known(reference, level.statistics) for level in levels]
+    distinct = pc.unique(pa.chunked_array([keys(bound) for bounds, _ in known for bound in bounds], pa.binary()))
+    distinct = distinct.take(pc.sort_indices(distinct)).drop_null()
+    for level, (bounds, flags) in zip(levels, known, strict=True):
         lower, upper = (
-            2.0 * np.asarray(pc.fill_null(pc.index_in(bound, distinct), -1), np.float64) + 1.0
-            for bound in (span.lower, span.upper)
+            2.0 * np.asarray(pc.index_in(keys(bound), distinct).cast(pa.float64()).fill_null(unknown)) + 1.0
+            for bound, unknown in zip(bounds, (-np.inf, np.inf), strict=True)
         )
-        upper = np.where(np.asarray(pc.is_null(span.upper)), np.inf, upper)
-        level.bounds[reference.path] = lower, upper, _flags(span)
-    texts = [value.decode("latin-1") for value in distinct.to_pylist()]
-    return ExportedColumn(reference.path, "text", 1.0, False, t.is_string(reference.type), texts=texts)
+        level.bounds[reference.path] = lower, upper, flags
+    exact = t.is_string(reference.type)
+    texts = [value.decode("latin-1") if exact else value.hex() for value in distinct.to_pylist()]
+    return ExportedColumn(reference.path, "text", 1.0, False, exact, texts=texts)
 
 
-def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn:
+def _number_column(reference: Reference, levels: Sequence[Level]) -> ExportedColumn:
     type = reference.type
-    exact = key_family(type) in ("integer", "float") and not (t.is_unsigned_integer(type) and type.bit_width == 64)
-    for span, level in zip(spans, levels, strict=True):
-        if not exact:
-            nothing = np.zeros(len(span))
-            level.bounds[reference.path] = nothing - np.inf, nothing + np.inf, _flags(span)
-            continue
+    has_keys = key_family(type) != "bytes" and type != pa.uint64()
+    exact = has_keys
+    for level in levels:
+        bounds, flags = _known(reference, level.statistics)
         ends = []
-        for bound, limit, infinite in zip((span.lower, span.upper), _limits(type), (-np.inf, np.inf), strict=True):
-            number = np.asarray(bound).astype(np.float64)
-            unknown = np.asarray(bound) == limit
+        for bound, unknown in zip(bounds, (-np.inf, np.inf), strict=True):
+            values = pa.array(keys(bound)) if has_keys else bound
+            numbers = np.asarray(values.cast(pa.float64(), safe=False).fill_null(0.0))
+            is_known = np.asarray(bound.is_valid())
             if key_family(type) == "integer":
-                exact = exact and bool((np.abs(number[~unknown]) <= _EXACT).all())
-            ends.append(np.where(unknown, infinite, number))
-        level.bounds[reference.path] = ends[0], ends[1], _flags(span)
+                exact = exact and bool((np.abs(numbers[is_known]) <= _EXACT).all())
+            ends.append(np.where(is_known, numbers, unknown))
+        level.bounds[reference.path] = ends[0], ends[1], flags
     kind, scale = _shown(type)
     return ExportedColumn(
         reference.path, kind, scale, key_family(type) == "integer", exact, t.is_timestamp(type) and type.tz is not None
     )
-
-
-def _limits(type: pa.DataType) -> tuple[float, float]:
-    # The least and the greatest boolean are ordinary values: they do not mean that a bound is unknown.
-    return key_limits(type) if key_family(type) == "integer" and not t.is_boolean(type) else (-np.inf, np.inf)
 
 
 def _shown(type: pa.DataType) -> tuple[str, float]:
@@ -126,9 +125,9 @@ def _shown(type: pa.DataType) -> tuple[str, float]:
         return "date", 1.0 / 86_400_000 if t.is_date32(type) else 1.0
     if t.is_timestamp(type) or t.is_time(type):
         return "timestamp" if t.is_timestamp(type) else "time", {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}[type.unit]
-    if t.is_decimal(type):
+    if t.is_decimal(type) and key_family(type) == "integer":
         return "number", float(10**type.scale)
-    return "number", 1.0
+    return "boolean" if t.is_boolean(type) else "number", 1.0
 
 
 def tree_of(

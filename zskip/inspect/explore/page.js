@@ -56,16 +56,32 @@ function decimalsOf(column) {
 
 function shown(column, key) {
   if (!Number.isFinite(key)) return "unknown";
+  if (column.kind === "boolean") return String(key !== 0);
   if (column.kind === "text") {
     const bytes = Uint8Array.from(column.texts[(key - 1) / 2] ?? "", (letter) => letter.charCodeAt(0));
     return new TextDecoder().decode(bytes);
   }
-  if (column.kind === "number" || Math.abs(key / column.scale) > LAST_DAY) return String(key / column.scale);
+  const number = key / column.scale;
+  if (column.kind === "number" || Math.abs(number) > LAST_DAY) return String(column.exact ? number : Number(number.toPrecision(15)));
   if (column.kind === "date") return new Date(key / column.scale).toISOString().replace(/T.*/, "");
   const decimals = decimalsOf(column), second = Math.floor(key / 10 ** decimals);
   const [day, time] = new Date(1000 * second).toISOString().replace(/\.\d+Z$/, "").split("T");
   const rest = String(key - second * 10 ** decimals).padStart(decimals, "0").replace(/0+$/, "");
   return (column.kind === "time" ? time : `${day} ${time}`) + (rest ? `.${rest}` : "");
+}
+
+function clipped(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+// The range of a file or row group, and whether it may hold NULL and NaN.
+function rangeOf(column, {lower, upper, flags}, unit) {
+  const others = [...(flags[unit] & 2 ? ["NULL"] : []), ...(flags[unit] & 4 ? ["NaN"] : [])];
+  if (!(flags[unit] & 1)) return others.length ? `only ${others.join(" and ")}` : "no values";
+  const ends = [lower[unit], upper[unit]];
+  const range = ends.some(Number.isFinite) ? ends.map((key) => clipped(shown(column, key), 60)).join(" to ") : "range unknown";
+  const rounded = ends.some(Number.isFinite) && !column.exact && column.kind !== "text" ? "about " : "";
+  return rounded + range + others.map((other) => `, may hold ${other}`).join("");
 }
 
 // The key of a typed constant. A constant that the column cannot hold exactly is refused, not rounded.
@@ -74,6 +90,10 @@ function keyOf(column, typed) {
   const zone = column.zoned ? /^(.*\d:\d\d(?:\.\d*)?)\s*(?:Z|UTC|([+-]\d\d):?(\d\d)?)$/i.exec(typed.trim()) : null;
   const minutes = zone && zone[2] ? 60 * Number(zone[2]) + Number(`${zone[2][0]}${zone[3] ?? 0}`) : 0;
   const text = zone ? zone[1] : typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
+  if (column.kind === "boolean") {
+    if (!/^(true|false)$/i.test(text)) throw new Error(`“${text}” is neither true nor false`);
+    return Number(text.toLowerCase() === "true");
+  }
   if (column.kind === "number") {
     // Number() also accepts 0x10 and 0b1, which are not valid SQL.
     const number = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) * column.scale : NaN;
@@ -119,19 +139,9 @@ function start(page) {
   const documents = Bokeh.documents[0];
   const model = (name) => documents.get_model_by_name(name);
   const files = page.levels[0].units;
-  const paths = page.columns.map((column) => column.path);
+  const paths = page.drawn;
   const picture = new View(page, "picture"), strips = paths.map((path) => new View(page, `strip:${path}`));
   page.colors = colorsOf(page.colors.read, page.colors.file, page.colors.alpha);
-  window.zskipLabel = (path, tick) => {
-    const column = page.column[path];
-    if (page.byRank && column.kind !== "text") {
-      const key = Number.isInteger(tick) ? ranked(page, path)[tick] : undefined;
-      return key === undefined ? "" : shown(column, key).slice(0, 16);
-    }
-    if (column.kind !== "text") return shown(column, column.discrete ? Math.round(tick) : tick);
-    return column.texts[tick] === undefined ? "" : shown(column, 2 * tick + 1).slice(0, 24);
-  };
-
   for (const [id, wanted] of [["across", 0], ["up", Math.min(1, paths.length - 1)]]) {
     for (const path of paths) $(id).add(new Option(path, path));
     $(id).value = paths[wanted];
@@ -147,6 +157,10 @@ function start(page) {
     const across = drawn(page, $("across").value), up = drawn(page, $("up").value);
     showColumn(picture.figure.below[0], page, $("across").value);
     showColumn(picture.figure.left[0], page, $("up").value);
+    const boxless = across.lower.filter((left, file) => Number.isNaN(left + up.lower[file])).length;
+    $("boxless").hidden = !boxless;
+    $("boxless").textContent = `${quantity(boxless, "file")} without known values in these two columns `
+      + `${boxless === 1 ? "has" : "have"} no box.`;
     picture.show({left: across.lower, right: across.upper, bottom: up.lower, top: up.upper});
     mark();
   }
@@ -188,11 +202,10 @@ function start(page) {
       const masks = masksOf(part.tree, 0, page), row = document.createElement("tr");
       let skipped = 0, whole = 0;
       for (const mask of masks) { skipped += !(mask & TRUE); whole += mask === TRUE; }
-      cell(row, part.text);
+      cell(row, part.note ? `${part.text} (${part.note})` : part.text);
       cell(row, skipped.toLocaleString("en"));
       cell(row, percent(skipped, files));
       cell(row, whole.toLocaleString("en"));
-      cell(row, part.note);
       body.append(row);
     }
     document.body.dataset.kept = String(count);
@@ -202,6 +215,7 @@ function start(page) {
   // Why one file is read or skipped.
   function tell(file) {
     page.chosen = file;
+    $("number").value = file;
     picture.request();
     const element = $("file");
     element.replaceChildren();
@@ -216,11 +230,10 @@ function start(page) {
       cell(row, mask === TRUE ? "every row matches" : mask & TRUE ? "some rows may match" : "no row can match");
       table.append(row);
     }
-    for (const path of paths) {
-      const bounds = page.levels[0].bounds[path], row = document.createElement("tr");
-      cell(row, path);
-      cell(row, `${shown(page.column[path], bounds.lower[file])} to ${shown(page.column[path], bounds.upper[file])}`
-        + (bounds.flags[file] & 2 ? ", may hold NULL" : "") + (bounds.flags[file] & 4 ? ", may hold NaN" : ""));
+    for (const column of page.columns) {
+      const row = document.createElement("tr");
+      cell(row, column.path);
+      cell(row, rangeOf(column, page.levels[0].bounds[column.path], file));
       table.append(row);
     }
     element.append(table);
@@ -232,10 +245,8 @@ function start(page) {
         if (page.fileOfGroup[group] !== file) continue;
         const item = document.createElement("li");
         const alive = page.kept[file] && (!groups || groups[group] & TRUE);
-        item.textContent = `row group ${alive ? "read" : "skipped"}: ` + paths.map((path) => {
-          const bounds = page.levels[1].bounds[path];
-          return `${path} ${shown(page.column[path], bounds.lower[group])} to ${shown(page.column[path], bounds.upper[group])}`;
-        }).join(", ");
+        item.textContent = `row group ${alive ? "read" : "skipped"}: ` + page.columns.map((column) =>
+          `${column.path} ${rangeOf(column, page.levels[1].bounds[column.path], group)}`).join("; ");
         list.append(item);
       }
       element.append(list);
@@ -276,13 +287,13 @@ function start(page) {
         prove();
         mark();
       };
-      if (column.kind !== "text") {
-        const {lower, upper} = page.levels[0].bounds[one.path];
-        const known = [...lower, ...upper].filter(Number.isFinite);
+      if (column.kind !== "text" && column.kind !== "boolean" && paths.includes(one.path)) {
+        const known = ranked(page, one.path);
         slider = document.createElement("input");
         slider.type = "range";
-        slider.min = known.reduce((a, b) => Math.min(a, b), Infinity);
-        slider.max = known.reduce((a, b) => Math.max(a, b), -Infinity);
+        slider.setAttribute("aria-label", label.textContent);
+        slider.min = known[0];
+        slider.max = known.at(-1);
         slider.step = column.discrete ? 1 : "any";
         slider.value = constant.key;
         slider.oninput = () => {
@@ -310,14 +321,24 @@ function start(page) {
   };
   if (page.tree) gather(page.tree, false);
   page.editable.forEach((one, number) => { one.number = number; });
+  window.zskipPage = page;
   fields();
   prove();
   drawStrips();
   place();
+  const ink = () => {
+    const color = getComputedStyle(document.body).color;
+    for (const each of picture.figure.renderers) if (each.name === "mark") each.glyph.line_color = color;
+    for (const view of [picture, ...strips]) view.figure.change.emit();
+  };
+  ink();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ink);
   window.zskipTap = (across, up) => {
     const file = picture.fileAt(across, up);
     if (file !== undefined) tell(file);
   };
+  $("number").max = files - 1;
+  $("number").onchange = () => { if ($("number").checkValidity() && $("number").value) tell(Number($("number").value)); };
   // The reader sees at once why a file is read; without one, why a file is skipped.
   if (files) tell(Math.max(0, page.kept.indexOf(1)));
   for (const one of page.workload) {
@@ -329,11 +350,14 @@ function start(page) {
     cell(row, percent(one.bytes, page.bytes.reduce((a, b) => a + b, 0)));
     $("workload").append(row);
   }
-  $("undrawn").hidden = !page.undrawn.length;
-  const first = page.undrawn.slice(0, 20).join(", ") + (page.undrawn.length > 20 ? ", …" : "");
-  $("undrawn").textContent = `Not drawn: ${first}. Choose the columns by columns=, or in a shell by --columns.`;
-  $("left-out").hidden = !page.left_out.length;
-  $("left-out").textContent = `Left out, since the page would exceed 5 MB: ${page.left_out.join(", ")}.`;
+  const name = (id, paths, sentence) => {
+    $(id).hidden = !paths.length;
+    $(id).textContent = sentence(paths.slice(0, 20).join(", ") + (paths.length > 20 ? ", …" : ""));
+  };
+  name("undrawn", page.undrawn, (some) => `Not drawn: ${some}. Choose the columns by columns=, or in a shell by --columns.`);
+  name("left-out", page.left_out, (some) => `Left out, since the page would exceed 5 MB: ${some}.`);
+  name("without-ranges", page.without_ranges, (some) => `${quantity(page.without_ranges.length, "column")} `
+    + `${page.without_ranges.length === 1 ? "has no ranges and is" : "have no ranges and are"} not drawn: ${some}.`);
   $("workload-section").hidden = !page.workload.length;
   for (const one of page.alternatives) {
     const row = document.createElement("tr");
@@ -344,7 +368,6 @@ function start(page) {
     $("alternatives").append(row);
   }
   $("alternatives-section").hidden = !page.alternatives.length;
-  window.zskipPage = page;
   window.zskipTell = tell;
   document.body.dataset.ready = "yes";
 }
