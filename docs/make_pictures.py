@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-import warnings
 from pathlib import Path
 
 import altair
@@ -41,17 +40,15 @@ def equal_cuts(rows: pa.Table, folder: Path, files: int) -> zskip.Table:
     return zskip.index(folder)
 
 
-def beside(tables: dict[str, zskip.Table], x: str, y: str, where: str) -> altair.HConcatChart:
-    """The same columns of several tables."""
+def boxes(tables: dict[str, zskip.Table], x: str, y: str, where: str) -> list[altair.Chart]:
+    """The same columns of several tables, a picture each: they lie side by side, or on a phone one below the other."""
     charts = []
     for title, table in tables.items():
         lit = np.zeros(len(table._index), bool)
         lit[find_survivors(table._index, table.plan(where).predicate).numbers] = True
         known = table._index.files(None, [x, y]).statistics
         charts.append(plot.boxes(known, x, y, survivors=lit, title=title, size=(270, 230)))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Automatically deduplicated selection")  # they zoom together, and may
-        return altair.hconcat(*charts)
+    return charts
 
 
 def main() -> None:
@@ -71,12 +68,13 @@ def main() -> None:
             for name in ("linear", "hilbert", "auto")
         }
         pictures = {
-            "boxes.svg": beside(flown, *FLIGHTS, LOOK_UP),
-            "layouts.svg": beside(laid_out, "x", "y", "x BETWEEN 0.40 AND 0.42"),
-            "depth.svg": flown["zskip: planned cuts"].plot(depth=True),
+            "boxes": boxes(flown, *FLIGHTS, LOOK_UP),
+            "layouts": boxes(laid_out, "x", "y", "x BETWEEN 0.40 AND 0.42"),
+            "depth": flown["zskip: planned cuts"].plot(depth=True).hconcat,
         }
-        for name, chart in pictures.items():
-            print(f"wrote {plot.save(chart, PICTURES / name).relative_to(ROOT)}")
+        for name, charts in pictures.items():
+            for number, chart in enumerate(charts, 1):
+                print(f"wrote {plot.save(chart, PICTURES / f'{name}-{number}.svg').relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

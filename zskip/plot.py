@@ -6,6 +6,7 @@ HTML that needs no network.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -31,8 +32,10 @@ __all__ = ["boxes", "depth_histogram", "save"]
 
 _READ, _SKIPPED = "#d1495b", "#8fa8bf"
 _FORMATS = (".png", ".svg", ".pdf", ".html")
-_LABELS = 7
+_LABELS = 5
 _MOST_CHARACTERS = 60
+_LARGE = 1e9
+"""The labels of numbers as large have an exponent."""
 
 
 def boxes(
@@ -155,17 +158,27 @@ class _Axis(NamedTuple):
         chosen = (
             np.unique(np.linspace(0, len(distinct) - 1, _LABELS).astype(int)) if len(distinct) else np.array([], int)
         )
-        labels = dict(zip((chosen + 1).tolist(), _text(distinct.take(pa.array(chosen))).to_pylist(), strict=True))
+        texts = _text(distinct.take(pa.array(chosen))).to_pylist()
+        if len(texts) > 1:
+            # They are sorted. What all begin with would leave no room for the rest.
+            pairs = zip(texts[0], texts[-1], strict=False)
+            same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            texts = [f"…{text[same:]}" for text in texts] if same > 6 else texts
+        labels = dict(zip((chosen + 1).tolist(), texts, strict=True))
         return _Axis(name, ranks[: len(ranges)], ranks[len(ranges) :], text, "quantitative", labels)
 
     def encoded(self, charts: Any, channel: Any, field: str) -> Any:
         scale = charts.Scale(type="utc") if self.kind == "temporal" else charts.Scale(zero=False)
-        axis = charts.Axis(grid=False)
+        options: dict[str, Any] = {}
         if self.kind == "temporal":
-            axis = charts.Axis(grid=False, labelExpr=_time_label(self.lower, self.upper), labelOverlap=True)
-        if self.labels:
-            label = f"{json.dumps(self.labels)}[datum.value]"
-            axis = charts.Axis(grid=False, values=list(self.labels), labelExpr=label, labelLimit=90)
+            options = {"labelExpr": _time_label(self.lower, self.upper)}
+        elif self.labels:
+            options = {"values": list(self.labels), "labelExpr": f"{json.dumps(self.labels)}[datum.value]"}
+        elif np.any(np.abs([self.lower, self.upper]) >= _LARGE):
+            options = {"format": "~e"}
+        axis = charts.Axis(
+            grid=False, tickCount=_LABELS, labelLimit=90, labelOverlap=True, labelSeparation=8, **options
+        )
         return channel(f"{field}:{self.kind[0].upper()}", title=self.name, scale=scale, axis=axis)
 
 
@@ -173,13 +186,13 @@ _DAY = 86_400_000  # milliseconds
 
 
 def _time_label(lower: NDArray[np.float64], upper: NDArray[np.float64]) -> str:
-    """Vega's expression for the labels of a time axis: the date, below the hour of 24 where the axis shows hours."""
+    """Vega's expression for the labels of a time axis: the date or month, below the hour of 24 if ticks are hours."""
     ends = np.concatenate([lower[np.isfinite(lower)], upper[np.isfinite(upper)]])
     span = np.ptp(ends) if len(ends) else 0.0
-    date = "utcFormat(datum.value, '%Y-%m-%d')"
+    date = f"utcFormat(datum.value, '{'%Y-%m' if span > 200 * _DAY else '%Y-%m-%d'}')"
     if span > 14 * _DAY or not np.any(ends % _DAY):
         return date
-    hour = "%H:%M" if span > _DAY / 144 else "%H:%M:%S"
+    hour = "%H:%M" if span > _DAY / 144 else "%H:%M:%S" if span > 10_000 else "%H:%M:%S.%L"
     return f"[utcFormat(datum.value, '{hour}'), {date}]"
 
 
