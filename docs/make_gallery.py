@@ -18,8 +18,8 @@ import pyarrow as pa
 import zskip
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-WIDTH, HEIGHT = 1220, 1010
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}")
+SIZE = {"width": 1220, "height": 1010, "deviceScaleFactor": 1, "mobile": False}
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 SLABS = 316
 POINTS_IN_A_FILE = 20_000
 
@@ -108,6 +108,7 @@ def main() -> None:
             options.add_argument(flag)
         browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
         try:
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
             for name, page in pages.items():
                 shot(browser, lake / page, PICTURES / f"{name}.png", None if name == "gallery-100000" else 0)
         finally:

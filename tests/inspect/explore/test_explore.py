@@ -539,7 +539,7 @@ def test_labels_of_axes_are_short(browser: Any, tmp_path: Path) -> None:
     show(browser, zskip.write(rows, tmp_path / "t", by=["n"], files=3).explore(tmp_path / "page.html"))
     for path, tick, label in (
         ("url", 0, "…a"),
-        ("url", 1, "…a/long/path…"),
+        ("url", 1, "…a/long/path/b…"),
         ("n", 0.1 * 3, "0.3"),
         ("n", 2e15, "2e15"),
         ("n", 1_234_567, "1234567"),

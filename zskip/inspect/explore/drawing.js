@@ -86,7 +86,7 @@ function axisLabel(page, path, tick) {
   const [first, text, last] = [0, tick, every.length - 1].map((rank) => shown(column, 2 * rank + 1));
   let same = 0;
   while (same < first.length && first[same] === last[same]) same++;
-  return clipped(same > 6 && every.length > 1 ? `…${text.slice(same)}` : text, 13);
+  return clipped(same > 6 && every.length > 1 ? `…${text.slice(same)}` : text, 15);
 }
 
 // A browser takes some microseconds per box. More boxes than this are drawn as one image, whose cost is constant.
