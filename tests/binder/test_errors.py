@@ -113,8 +113,13 @@ def test_a_comparison_in_parentheses_is_a_value(sql: str) -> None:
 
 
 def test_a_name_with_a_dot_is_quoted_once() -> None:
-    schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string()}))
-    for sql, column in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):
+    pos = pa.struct({"lat": pa.float64()})
+    schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string(), "pos": pos}))
+    for sql, column in (
+        ('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'),
+        ("plan = 5", '"plan". Did'),
+        ('"pos.lat" = 5', '"pos.lat". pos.lat is a field of a struct: write it without quotes.'),
+    ):
         with pytest.raises(UnknownColumn, match=re.escape(f"There is no column {column}")):
             bind(sql, schema)
 

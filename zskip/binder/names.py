@@ -54,6 +54,8 @@ class Names:
             dotted = in_quotes(path) in self.schema.columns
             if dotted:
                 hint = " One has this name with the dot in it: put it in quotes."
+            elif (field := path.strip('"')) != path and field in self.schema.columns:
+                hint = f" {field} is a field of a struct: write it without quotes."
             elif dimension := next(filter(self._is_dimension, names[:-1] or names[0].split(".")[:-1]), None):
                 hint = (
                     f" {in_quotes(dimension)} is a dimension: a predicate names the table's own columns, without a "
