@@ -3,8 +3,8 @@
 
 // The distinct bounds of a column in order. Its axis by rank has them at 0, 1, 2, …
 function ranked(page, path) {
-  const {lower, upper} = page.levels[0].bounds[path], known = [...lower, ...upper].filter(Number.isFinite);
-  return [...new Set(known)].sort((a, b) => a - b);
+  const {lower, upper} = page.levels[0].bounds[path];
+  return page.column[path].ranked ??= Float64Array.from(new Set([...lower, ...upper].filter(Number.isFinite))).sort();
 }
 
 // The rank of a key: a fraction between two bounds, and half a rank beyond the first or the last.
