@@ -532,7 +532,7 @@ def test_only_what_is_known_is_drawn(browser: Any, tmp_path: Path) -> None:
         table.explore(tmp_path / "page.html", columns=["void"])
 
 
-def test_labels_of_axes_are_short(browser: Any, tmp_path: Path) -> None:
+def test_labels_of_axes_are_short_and_no_condition_needs_no_list(browser: Any, tmp_path: Path) -> None:
     rows = pa.table(
         {"url": [f"https://example.org/{name}" for name in ("a", "a/long/path/below", "b")], "n": [1, 2, 3]}
     )
@@ -546,6 +546,7 @@ def test_labels_of_axes_are_short(browser: Any, tmp_path: Path) -> None:
         ("n", -4e-11, "-4e-11"),
     ):
         assert browser.execute_script("return axisLabel(zskipPage, ...arguments)", path, tick) == label
+    assert not browser.find_element("id", "conditions-section").is_displayed()
 
 
 def test_the_page_is_dark_where_the_reader_prefers_it(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:

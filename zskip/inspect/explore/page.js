@@ -358,6 +358,7 @@ function start(page) {
   name("left-out", page.left_out, (some) => `Left out, since the page would exceed 5 MB: ${some}.`);
   name("without-ranges", page.without_ranges, (some) => `${quantity(page.without_ranges.length, "column")} `
     + `${page.without_ranges.length === 1 ? "has no ranges and is" : "have no ranges and are"} not drawn: ${some}.`);
+  $("conditions-section").hidden = !page.conjuncts.length;
   $("workload-section").hidden = !page.workload.length;
   for (const one of page.alternatives) {
     const row = document.createElement("tr");
