@@ -532,6 +532,19 @@ def test_only_what_is_known_is_drawn(browser: Any, tmp_path: Path) -> None:
         table.explore(tmp_path / "page.html", columns=["void"])
 
 
+def test_a_file_without_statistics_has_the_limits_of_its_types(browser: Any, tmp_path: Path) -> None:
+    rows = pa.table({"u": pa.array([1, 9], pa.uint8()), "s": ["a", "b"], "b": [False, True], "f": [1.0, 2.0]})
+    for file in range(2):
+        pq.write_table(rows, tmp_path / f"{file}.parquet", write_statistics=file == 0)
+    table = zskip.index(tmp_path)
+    cases = ["u < 0", "u > 255", "u <= 0", "b > true", "b < false", "s < ''", "NOT (s >= '')", "s <= ''"]
+    cases += ["f < -1e300", "f > 1e300", "f > 1e308 AND f < 1.5e308"]
+    show(browser, table.explore(tmp_path / "page.html", where=" OR ".join(f"(({case}) IS TRUE)" for case in cases)))
+    for part, where in enumerate(cases):
+        assert survivors(browser, part) == planned(table, where), where
+    assert [survivors(browser, part)[1] for part in range(len(cases))] == [0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1]
+
+
 def test_labels_of_axes_are_short_and_no_condition_needs_no_list(browser: Any, tmp_path: Path) -> None:
     rows = pa.table(
         {"url": [f"https://example.org/{name}" for name in ("a", "a/long/path/below", "b")], "n": [1, 2, 3]}

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zskip import pruning
 from zskip.core import types as t
 from zskip.language import Predicate
-from zskip.language.intervals.spans import key_family, keys, of_column
+from zskip.language.intervals.spans import key_family, key_limits, keys, of_column
 from zskip.language.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
 from zskip.stats import Statistics
 
@@ -39,7 +39,8 @@ class ExportedColumn:
     displayed unit (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring
     integer keys · ``exact``: the page may compare its bounds with constants; if not, numbers may be rounded ·
     ``zoned``: a timestamp of a time zone, shown in UTC · ``texts``: of a "text", the distinct bounds in order, as
-    Latin-1 strings of bytes, or for binary as hexadecimal digits.
+    Latin-1 strings of bytes, or for binary as hexadecimal digits · ``limits``: the least and the greatest key of the
+    type, which the planner takes for unknown bounds.
     """
 
     path: str
@@ -49,6 +50,7 @@ class ExportedColumn:
     exact: bool
     zoned: bool = False
     texts: list[str] = field(default_factory=list)
+    limits: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,9 @@ def _number_column(reference: Reference, levels: Sequence[Level]) -> ExportedCol
             ends.append(np.where(is_known, numbers, unknown))
         level.bounds[reference.path] = ends[0], ends[1], flags
     kind, scale = _shown(type)
-    return ExportedColumn(
-        reference.path, kind, scale, key_family(type) == "integer", exact, t.is_timestamp(type) and type.tz is not None
-    )
+    discrete, zoned = key_family(type) == "integer", t.is_timestamp(type) and type.tz is not None
+    limits = key_limits(type) if discrete else None
+    return ExportedColumn(reference.path, kind, scale, discrete, exact, zoned, limits=limits)
 
 
 def _shown(type: pa.DataType) -> tuple[str, float]:

@@ -120,18 +120,21 @@ function maskOfColumn(node, column, bounds) {
   const pieces = []; // [above, below, outcome]: the values between, or one value where both are equal
   for (let i = 0; i <= cuts.length; i++) {
     const above = i ? cuts[i - 1] : -Infinity, below = i < cuts.length ? cuts[i] : Infinity;
-    const inside = above === -Infinity ? (below === Infinity ? 0 : below - 1)
-      : below === Infinity ? above + 1 : (above + below) / 2;
+    // A step of 1 beside 1e300 would not leave it, nor would the sum of two such be finite.
+    const inside = i && i < cuts.length ? above / 2 + below / 2 : i ? Infinity : -Infinity;
     if (!column.discrete || below - above > 1) pieces.push([above, below, outcomeAt(node, inside)]);
     if (i < cuts.length) pieces.push([below, below, outcomeAt(node, below)]);
   }
   const ofNull = outcomeAt(node, OF_NULL), ofNan = outcomeAt(node, OF_NAN);
   const {lower, upper, flags} = bounds;
+  // No text is less than the empty one.
+  const empty = column.kind === "text" ? constants.find((constant) => constant.text === "") : undefined;
+  const [least, greatest] = column.limits ?? [empty ? empty.place : -Infinity, Infinity];
   const masks = new Uint8Array(lower.length);
   for (let unit = 0; unit < masks.length; unit++) {
     let mask = 0;
     if (flags[unit] & 1) {
-      const low = lower[unit], high = upper[unit];
+      const low = Math.max(lower[unit], least), high = Math.min(upper[unit], greatest);
       for (const [above, below, outcome] of pieces) {
         if (above === below) {
           if (low <= above && above <= high) mask |= outcome;
