@@ -7,6 +7,7 @@ import math
 import uuid
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,9 @@ def test_clustering_columns_can_be_widened(tmp_path: Path) -> None:
     }
     narrow = {name: pa.array([1, 2, 3] * 100, old) for name, (old, _) in types.items()}
     table = zskip.write(pa.table(narrow), tmp_path / "t", by=[*types], files=3)
-    table.append(pa.table({**{name: pa.array([70_000], new) for name, (_, new) in types.items()}, "b": ["x"]}))
+    done = table.append(pa.table({**{name: pa.array([70_000], new) for name, (_, new) in types.items()}, "b": ["x"]}))
+    assert done.new_columns == ("b",)
+    assert done.widened == tuple(f"{name}: {old} → {new}" for name, (old, new) in types.items())
     for name, (_, new) in types.items():
         assert table.schema.field(name).type == new
         assert table.plan(f"{name} = 70000").to_arrow().to_pylist() == [dict.fromkeys(types, 70_000) | {"b": "x"}]
@@ -102,6 +105,23 @@ def test_clustering_columns_can_be_widened(tmp_path: Path) -> None:
     for name in types:
         assert table.plan(f"{name} > 65535").count() == 1
     assert table.plan("b IS NULL").count() == 200
+
+
+@pytest.mark.parametrize("verb", ["append", "upsert"])
+def test_receipts_name_new_and_widened_fields(verb: str, tmp_path: Path) -> None:
+    def row(a: pa.DataType, *fields: pa.Field) -> pa.Table:
+        return pa.table({"a": pa.array([1], a), "p": pa.array([{"x": 1}], pa.struct([("x", pa.int32()), *fields]))})
+
+    table = zskip.write(row(pa.int32()), tmp_path / "t", by="a")
+    change = table.append if verb == "append" else partial(table.upsert, on="a")
+    for rows, new, widened in (
+        (row(pa.int64(), ("y", pa.int8())), ("p.y",), ("a: int32 → int64",)),
+        (row(pa.int8(), ("y", pa.int16()), ("s.z", pa.int8())), ('p."s.z"',), ("p.y: int8 → int16",)),
+        (row(pa.int64()), (), ()),
+    ):
+        done = change(rows)
+        assert (done.new_columns, done.widened) == (new, widened)
+        assert f"new_columns={new!r}, widened={widened!r}" in repr(done)
 
 
 def test_texts_are_taken_into_columns_of_uuids_and_json(tmp_path: Path) -> None:

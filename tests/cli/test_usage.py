@@ -42,6 +42,18 @@ def test_queries_begin_as_sql_allows(table: Path, capsys: pytest.CaptureFixture[
         assert capsys.readouterr().out.splitlines()[1] == ("3" if len(arguments) > 1 else "400")
 
 
+@pytest.mark.parametrize("form", ["--limit=40", "--csv", "--json"])
+def test_a_query_names_a_file_that_is_gone(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t"
+    gone = Path(zskip.write(pa.table({"a": range(400)}), path, by=["a"], files=4).plan("a = 250").paths[0])
+    gone.unlink()
+    for arguments in ([str(path), "a >= 0"], [f"SELECT sum(a) FROM '{path}'"]):
+        assert main(["query", *arguments, form]) == 1
+        printed = capsys.readouterr()
+        assert f"1 of the 4 files that were planned of {path} are gone, such as {gone.name}." in printed.err
+        assert printed.out == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "parsed"),
     [

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -165,6 +166,37 @@ def test_keys_are_asked_for_only_where_that_pays(
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     with pytest.raises(TypeError):
         files_read(lake, con, ONE_KEY.replace("'q'", "'r'"))
+
+
+def test_explain_says_why_keys_do_not_prune(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def reasons(statement: str) -> list[str]:
+        return re.findall(r"keys .* do not prune: .*", zskip.explain(over(lake, statement), con))
+
+    def keys(column: str, why: str, table: str = "dim") -> list[str]:
+        return [f"keys {column} of '{lake / table}' do not prune: {why}"]
+
+    assert reasons(ONE_KEY) == keys("key", "the files are read in the time of a query for them")
+    monkeypatch.setattr(joins, "FILE_SECONDS", 1.0)
+    monkeypatch.setattr(pruned_tables, "_KNOWN", {})
+    assert reasons(ONE_KEY) == []
+    assert reasons(ONE_KEY.replace("WHERE", "--")) == [], "no condition selects among them"
+    assert reasons(ONE_KEY.replace("t.key", "t.val")) == keys(
+        "key", "reading them is expected to take longer than it saves"
+    )
+    monkeypatch.setattr(pruned_tables, "_KNOWN", {})
+    monkeypatch.setattr(pruned_tables, "_MOST_KEYS", 0)
+    assert reasons(ONE_KEY) == keys("key", "they are too many, or reading them took longer than it could save")
+    lake = tmp_path
+    zskip.write(pa.table({"key": range(160), "val": [*range(10)] * 16}), lake / "0", by="key", files=16)
+    (lake / "dim").mkdir()
+    pq.write_table(pa.table({"key": [5, 6], "name": ["p", "q"]}), lake / "dim" / "a.parquet")
+    zskip.index(lake / "dim")
+    assert reasons(ONE_KEY) == keys("key", "they do not compare exactly with key, or may change meanwhile")
+    zskip.write(pa.table({"key": [5, 6], "name": ["p", "q"]}), lake / "dim2", by="key")
+    no_sketch = "every file may hold any val, which has no sketch of its values"
+    assert reasons(ONE_KEY.replace("t.key", "t.val").replace("{dim}", "{dim2}")) == keys("key", no_sketch, "dim2")
 
 
 @pytest.mark.usefixtures("always")

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -102,7 +102,7 @@ def query(given: argparse.Namespace) -> None:
 
     if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
-    from zskip.engines.missing_files import pointing_at
+    from zskip.engines.missing_files import naming_bad_files, pointing_at
 
     # The statement that runs is rewritten, but errors point into the text that the user typed.
     typed = given.path if is_statement(given.path) else given.predicate or "TRUE"
@@ -116,13 +116,18 @@ def query(given: argparse.Namespace) -> None:
             relation = answer(given, connection)
             if given.limit is not None:
                 relation = relation.limit(given.limit)
-            rows = relation.to_arrow_table() if given.json else None
-        if rows is not None:
-            print_json_rows(rows)
-        elif given.csv:
-            print_csv(relation)
-        else:
-            show(relation)
+        try:
+            if given.json:
+                with working("reading"):
+                    rows = relation.to_arrow_table()
+                print_json_rows(rows)
+            elif given.csv:
+                print_csv(relation)
+            else:
+                show(relation)
+        except duckdb.Error:  # not of the system: that is one of printing
+            with naming_bad_files(scans(given, connection)):
+                raise
 
 
 @lru_cache(maxsize=1)
@@ -180,6 +185,18 @@ def answer(given: argparse.Namespace, connection: Any) -> Any:
         return sql(given.path, connection, **given_options(given, "params", "storage_options"))
     planned = opened(given).plan(given.predicate, **predicate_options(given))
     return planned.to_duckdb(connection, columns=given.columns)
+
+
+def scans(given: argparse.Namespace, connection: Any) -> Iterator[Any]:
+    """The scans of the query, which is planned again for them: DuckDB's relations do not know theirs."""
+    if not is_statement(given.path):
+        yield opened(given).plan(given.predicate, **predicate_options(given)).scan
+        return
+    from zskip.statements.duckdb.statement import rewrite
+
+    with contextlib.suppress(UnsupportedSql):  # several statements
+        for _, planned in rewrite(given.path, connection, **given_options(given, "params", "storage_options")).plans:
+            yield planned.scan
 
 
 def print_json_rows(rows: Any) -> None:

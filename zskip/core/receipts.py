@@ -39,12 +39,17 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Appended(Receipt):
-    """The rows, files and bytes that an append added; ``new_columns``: those that the table did not have before."""
+    """The rows, files and bytes that an append added.
+
+    ``new_columns``: columns, and fields of structs, that the table did not have before · ``widened``: changes of types,
+    such as "a: int32 → int64"
+    """
 
     rows: int
     files: int
     bytes: int
     new_columns: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,16 @@ class JoinsRefreshed(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Upserted(Receipt):
-    """The result of an upsert: the inserted rows, the keys whose rows were replaced, and the rewritten files."""
+    """The result of an upsert: the inserted rows, the keys whose rows were replaced, and the rewritten files.
+
+    ``new_columns``, ``widened``: as of `Appended`
+    """
 
     inserted: int
     updated: int
     files: int
+    new_columns: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,26 +357,37 @@ None if there are too many values, or if the query takes longer than the given n
 
 def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask: Ask) -> None:
     """Skip the files of ``tables`` that their joins do not need."""
-    pending = [
-        join
-        for join in joins
-        if tables[join.place].seconds > 2 * _QUERY_SECONDS
-        and can_prune(tables, join)
-        and (_slices(tables, join) > 1 or _sketch_entries(tables[join.place], join.column) is not None)
-    ]
+    pending = []
+    for join in joins:
+        if tables[join.place].seconds <= 2 * _QUERY_SECONDS:
+            _not_pruned(tables, join, "the files are read in the time of a query for them")
+        elif not can_prune(tables, join):
+            _not_pruned(tables, join, f"they do not compare exactly with {join.column}, or may change meanwhile")
+        elif _slices(tables, join) <= 1 and _sketch_entries(tables[join.place], join.column) is None:
+            _not_pruned(tables, join, f"every file may hold any {join.column}, which has no sketch of its values")
+        else:
+            pending.append(join)
     for join in pending:
         _prune_by_bounds(tables[join.source], tables[join.place], join)
-    while True:
-        worth = [join for join in pending if _pays(tables, join)]
-        if not worth:
-            return
+    while worth := [join for join in pending if _pays(tables, join)]:
         join = min(worth, key=lambda one: tables[one.source].seconds)
         pending.remove(join)
         source, table = tables[join.source], tables[join.place]
         # A query that takes longer than the most it could save is interrupted, and not run again.
         answer = ask(source, join.key, table.seconds)
-        if answer is not None:
+        if answer is None:
+            _not_pruned(tables, join, "they are too many, or reading them took longer than it could save")
+        else:
             _prune_by_values(source, table, join, *answer)
+    for join in pending:
+        _not_pruned(tables, join, "reading them is expected to take longer than it saves")
+
+
+def _not_pruned(tables: Sequence[JoinedTable], join: JoinKeys, why: str) -> None:
+    """Note why the keys of a join do not prune, unless nothing selects among them."""
+    source = tables[join.source]
+    if source.is_reduced:
+        tables[join.place].reasons.append(f"keys {join.key} of {source.name} do not prune: {why}")
 
 
 def can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:

@@ -25,7 +25,7 @@ from zskip.tablelog.sketches import SKETCHES, named_sketches
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
 from zskip.tablelog.table_folders import refuse_folder, refuse_within_index
 from zskip.writer.backend import LOCAL, Backend, Rows
-from zskip.writer.evolution import appended
+from zskip.writer.evolution import appended, new_and_widened
 from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import weights_of
@@ -171,9 +171,8 @@ def append(
         if not staged.is_committed:  # another writer has committed this batch
             return snapshot, Appended(snapshot.version, 0, 0, 0)
     size = pc.sum(written.files.size).as_py()
-    known = set(newest.schema.arrow.names)
-    new = tuple(name for name in snapshot.schema.arrow.names if name not in known)
-    return snapshot, Appended(snapshot.version, written.rows, len(written.files), size, new)
+    changes = new_and_widened(newest.schema.arrow, snapshot.schema.arrow)
+    return snapshot, Appended(snapshot.version, written.rows, len(written.files), size, *changes)
 
 
 def _require_same_partition_types(base: Snapshot, schema: Schema) -> None:

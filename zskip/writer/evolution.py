@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.core.schema import join_path
 from zskip.errors import SchemaMismatch
 
 _INTEGER_BITS = {
@@ -69,6 +70,29 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
             )
         fields.append(field.with_nullable(True))
     return pa.schema(fields, table.metadata)
+
+
+def new_and_widened(
+    before: pa.Schema | pa.StructType, after: pa.Schema | pa.StructType, above: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths of columns and fields that only ``after`` has, and the changes of the others' types.
+
+    >>> new_and_widened(pa.schema({"a": pa.int32()}), pa.schema({"a": pa.int64(), "b": pa.int8()}))
+    (('b',), ('a: int32 → int64',))
+    """
+    new: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
+    for field in after:
+        parts = (*above, field.name)
+        index = before.get_field_index(field.name)
+        if index < 0:
+            new += (join_path(parts),)
+        elif t.is_struct(old := before.field(index).type) and t.is_struct(field.type):
+            more = new_and_widened(old, field.type, parts)
+            new, widened = new + more[0], widened + more[1]
+        elif old != field.type:
+            widened += (f"{join_path(parts)}: {old} → {field.type}",)
+    return new, widened
 
 
 def _listed(names: Sequence[str]) -> str:

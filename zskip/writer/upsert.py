@@ -50,7 +50,7 @@ from zskip.writer.append import (
     sized_by_rows,
 )
 from zskip.writer.batch import Batch
-from zskip.writer.evolution import appended
+from zskip.writer.evolution import appended, new_and_widened
 from zskip.writer.key_match import FileRows, Keys, Matches
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
@@ -251,7 +251,8 @@ class _Upsert:
         return pa.concat_tables([old, storable_rows(placed, old.schema)]).take(pa.array(np.delete(taken, dropped)))
 
     def _upserted(self, version: int) -> Upserted:
-        return Upserted(version, self.batch.rows - self.updated, self.updated, len(self.files))
+        changes = new_and_widened(self.base.schema.arrow, self.schema.arrow)
+        return Upserted(version, self.batch.rows - self.updated, self.updated, len(self.files), *changes)
 
     def _written(self, staged: Staged) -> list[Written]:
         """Write the files that change, and the new rows as files of their own."""
