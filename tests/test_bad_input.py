@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -55,6 +56,7 @@ from zskip.errors import (
 from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
 
+COLUMN = Schema(pa.schema({"a": pa.int64()}))
 ROWS = pa.table({"src_ip": ["10.0.0.1", "10.0.0.2"] * 500, "n": list(range(1000)), "tags": [["a"]] * 1000})
 
 
@@ -99,7 +101,7 @@ def not_utf8(folder: Path) -> str:
 
 
 def bound(value: object, dialect: str) -> object:
-    return bind("a = ?", Schema(pa.schema({"a": pa.int64()})), params=[value], dialect=dialect)
+    return bind("a = ?", COLUMN, params=[value], dialect=dialect)
 
 
 NOT_UTF8 = pa.Array.from_buffers(
@@ -126,6 +128,9 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: made(f).plan(filters=[("n", "in", "12")]), InvalidOption, "no list of filters"),
     (lambda f: made(f).plan(filters=[("n", "=", "x")]), UnsupportedSql, 'cannot be applied to "n", which is int'),
     (lambda f: made(f).plan("n > 5 AND src_pi = 'x'"), UnknownColumn, r"\n  n > 5 AND src_pi = 'x'\n {12}\^{6}$"),
+    (lambda f: made(f).plan("n = 1", timezone="Europe/Berln"), InvalidOption, 'Did you mean "Europe/Berlin"'),
+    (lambda f: bind("a = 1", COLUMN, timezone="UTCC"), InvalidOption, 'Did you mean "UTC"'),
+    (lambda f: made(f).plan(pl.col("n").is_in([2**70])), UnsupportedSql, r'cannot be read: col\("n"\)\.is_in'),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
     *(
         (partial(laid_out, by=name), UnknownColumn, re.escape(f'no column "{name}"'))

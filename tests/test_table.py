@@ -555,9 +555,16 @@ COMPARISONS = {
 
 
 def test_filters_as_pandas_and_pyarrow_take_them(tmp_path: Path) -> None:
-    rows = pa.table({"a": range(8), "b": [1, None] * 4})
+    rows = pa.table({"a": range(8), "b": [1, None] * 4, "c": [True, False, False, None] * 2})
     table = zskip.write(rows, tmp_path / "t", by="a", files=4)
-    for filters in ([("a", "=", 3)], [("a", ">", 1), ("b", "in", [1, 2])], [[("a", "==", 3)], [("b", "!=", 1)]]):
+    for filters in (
+        [("a", "=", 3)],
+        [("a", ">", 1), ("b", "in", [1, 2])],
+        [[("a", "==", 3)], [("b", "!=", 1)]],
+        [("c", "in", [np.int64(-1)])],
+        [("c", "not in", [0.0])],
+        [("c", "not in", pa.array([2, None], pa.int8()))],
+    ):
         pq.write_table(rows, tmp_path / "rows.parquet")
         expected = pq.read_table(tmp_path / "rows.parquet", filters=filters)
         assert zskip.read(tmp_path / "t", filters=filters).sort_by("a").equals(expected)

@@ -83,8 +83,9 @@ def test_types_are_called_as_the_dialect_does(dialect: str, types: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
-        ("x = 1 && s = 'a'", "join them by AND or OR"),
-        ("x = 1 || s = 'a'", "join them by AND or OR"),
+        ("x = 1 && s = 'a'", r"joined by AND, not by &&\.\n.*\n {8}\^\^$"),
+        ("s = '&&' || s = 'a'", r"joined by OR, not by \|\|\.\n.*\n {11}\^\^$"),
+        ("x IS NULL || x = 1", r"joined by OR, not by \|\|\.\n.*\n {12}\^\^$"),
         ("1 < x < 5", "join them by AND or OR"),
         ("b = x < 5", "join them by AND or OR"),
         ("x == None", "the test for it is IS NULL"),

@@ -24,6 +24,7 @@ from zskip.binder.source_text import (
     SourceText,
     has_more_tokens,
     parse_error_text,
+    sign_for_word,
     unclosed_quote,
 )
 from zskip.binder.tokens import (
@@ -38,7 +39,7 @@ from zskip.binder.tokens import (
     syntax_error_if_too_deep,
     without_parser_warnings,
 )
-from zskip.core.option_checks import is_encodable, is_zone, require_parameters
+from zskip.core.option_checks import check_options, is_encodable, require_parameters
 from zskip.core.schema import Schema, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql, nearest
 from zskip.language import clocks, tree
@@ -105,8 +106,7 @@ def bind(
     if not is_encodable(sql):
         raise SqlSyntaxError("The predicate contains half of a surrogate pair, not a character.", ascii(sql)[1:-1])
     require_parameters(params)
-    if not is_zone(timezone):
-        raise InvalidOption(f"There is no time zone {timezone!r}.")
+    check_options(timezone=timezone)
     settings = Dialect(dialect, timezone, ansi)
     reads_values = params is not None or reads_clock(sql, dialect)
     key = (
@@ -315,6 +315,8 @@ class _PredicateBuilder:
             return " Leave out WHERE: give the condition alone."
         if re.search(r"(?<!')\b\d{4}-\d\d?-\d\d?\b", self.source.text):
             return " Dates and times need quotes: '2025-03-01 10:00:00'."
+        if sign := sign_for_word(self.source.text):
+            return f" {sign[0]}"
         if "`" in self.source.text:
             return ' Quote names as in "a b"; dialect="spark" reads backticks.'
         keywords = {token.text.lower() for token in self.tokens if token.token_type not in _NAMES_OR_VALUES}

@@ -206,6 +206,8 @@ class _Converter:
         given = [value for value in values if value is not None]
         if t.is_floating(column.type):  # Arrow rounds the values to the column's type
             given = pa.array(given, pa.float64()).cast(column.type).to_pylist()
+        if t.is_boolean(column.type):  # Arrow takes every number but 0 for TRUE
+            given = [bool(value) if isinstance(value, int | float) else value for value in given]
         # Arrow's is_in tells -0.0 from 0.0, unlike its comparisons.
         zeros = {math.copysign(1, value) for value in given if t.is_floating(column.type) and value == 0}
         tests = [self._zero(column, sign) for sign in sorted(zeros)]

@@ -161,6 +161,21 @@ def unclosed_quote(text: str) -> int | None:
     return next((at for at, sign in _parentheses(text) if sign not in "()"), None)
 
 
+_SIGNS = re.compile(r"""'(?:[^']|'')*+'|"[^"]*+"|(&&)|\|\|""")
+
+
+def sign_for_word(text: str) -> tuple[str, tuple[int, int]] | None:
+    """A hint at the word to write for the first ``&&`` or ``||`` of an invalid predicate, and where that sign is.
+
+    >>> sign_for_word("s = '&&' || a = 1")
+    ('Conditions are joined by OR, not by ||.', (9, 11))
+    """
+    for sign in _SIGNS.finditer(text):
+        if sign[0] in ("&&", "||"):
+            return f"Conditions are joined by {'AND' if sign[1] else 'OR'}, not by {sign[0]}.", sign.span()
+    return None
+
+
 def parse_error_text(detail: Mapping[str, object]) -> str:
     """The parser's description of an error, without the names of its classes.
 

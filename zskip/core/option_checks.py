@@ -123,7 +123,10 @@ def is_zone(name: Any) -> bool:
 
 def _zone(name: str, value: object) -> None:
     if not is_zone(value):
-        raise refuse(name, "the IANA name of a time zone", value)
+        from zoneinfo import available_timezones
+
+        offered = nearest(value, available_timezones(), listed=True) if isinstance(value, str) else ""
+        raise InvalidOption(f"{refuse(name, 'the IANA name of a time zone', value)}{offered}")
 
 
 def _store_options(name: str, value: object) -> None:

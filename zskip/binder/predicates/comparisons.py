@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding, Choice, Value, opaque
-from zskip.binder.source_text import span, text_range, without_parentheses
+from zskip.binder.source_text import sign_for_word, span, text_range, without_parentheses
 from zskip.core import types as t
 from zskip.errors import IncomparableTypes, SqlSyntaxError
 from zskip.language import literals, tree
@@ -218,8 +218,9 @@ def _are_chained(left: exp.Expr, right: exp.Expr) -> bool:
 
 def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
     if binding.dialect.name == "duckdb" and _are_chained(left, right):
-        message = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
-        raise SqlSyntaxError(message, binding.source.text, span(binding.source, whole))
+        chained = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
+        message, place = sign_for_word(binding.source.text) or (chained, span(binding.source, whole))
+        raise SqlSyntaxError(message, binding.source.text, place)
     parts = [_row_of(left), _row_of(right)]
     try:
         if parts[0] is not None and parts[1] is not None:
