@@ -373,14 +373,30 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
     assert nothing_left(tmp_path / "t")
 
 
-def test_a_folder_without_permission(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    if os.access(closed, os.W_OK):
-        pytest.skip("this user may write everywhere")
-    with pytest.raises(PermissionError):
-        zskip.write(ROWS, closed / "t", by=["n"])
-    assert nothing_left(closed)
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_folder_without_permission(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where root runs the tests, who may write everywhere, the system's answers are made up."""
+
+    def refused(path: str, *_: object, exist_ok: bool = False) -> None:
+        if not exist_ok and not Path(path).parent.is_dir():  # a file, and not a folder
+            raise FileNotFoundError(path)
+        raise OSError(code, os.strerror(code), path)
+
+    table, raw, closed = made(tmp_path), placed(tmp_path / "raw" / "a.parquet"), tmp_path / "closed"
+    closed.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("zskip.storage.local._Named", refused)
+    monkeypatch.setattr(os, "makedirs", refused)
+    for write, folder in (
+        (lambda: zskip.write(ROWS, closed / "t", by=["n"]), closed),
+        (lambda: table.append(ROWS), tmp_path / "made"),
+        (lambda: table.restore(1), tmp_path / "made" / "_zskip" / "log" / ("0" * 17)),
+        (lambda: zskip.index(raw), raw),
+    ):
+        with pytest.raises(OSError, match=r"into this folder: .* or write the rows to another folder") as error:
+            write()
+        assert (error.value.errno, error.value.filename) == (code, str(folder))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_that_may_not_be_read_is_not_damaged(tmp_path: Path) -> None:

@@ -70,22 +70,46 @@ def write(
 ) -> Table:
     """Write the rows of a source as a table at a path or URL, and return the table.
 
-    ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
-    folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
-    default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
-    (at most one per row) or size of the files · ``row_group_rows``: the most rows of a row group, by default 122,880,
-    and fewer in a table of less than two million rows, so that queries can skip some · ``weights``: the relative
-    frequency of look-ups on each column · ``workload``: predicates or SELECT statements like the expected queries, or a
-    file of them · ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of
-    sketches: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay ·
-    ``joins``: dimensions whose attributes ``by`` or the workload names: ``{"customer": ("lake/customer", {"custkey":
-    "c_custkey"})}`` joins each row with the customer of its key; ``by=["customer.region"]``; docs/star-schema.md ·
-    ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite"; "error" also refuses a folder
-    with other Parquet files · ``memory_limit``: in bytes or
-    as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
-    called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·
-    ``session``: a Spark session that does the work, by default that of a Spark DataFrame · ``storage_options``: of the
-    object stores of the source and of the table · ``target_options``: of the table's store, where they differ.
+    Where the rows come from, and where they go:
+
+    - ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
+      folders and URLs of Parquet, CSV or JSON
+    - ``path``: the folder or URL of the table
+    - ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite". "error" also refuses a folder
+      with other Parquet files
+    - ``storage_options``: of the object stores of the source and of the table
+    - ``target_options``: of the table's store, where they differ
+
+    How the rows are laid out:
+
+    - ``by``: the columns that queries filter on, the most important first; by default those of the ``workload``
+    - ``workload``: predicates or SELECT statements like the expected queries, or a file of them
+    - ``weights``: the relative frequency of look-ups on each column of ``by``
+    - ``layout``: "auto", "tiles", "tree", "hilbert", "zorder" or "linear"; docs/layouts.md
+    - ``joins``: dimensions whose attributes ``by`` or the workload names: ``{"customer": ("lake/customer", {"custkey":
+      "c_custkey"})}`` joins each row with the customer of its key; ``by=["customer.region"]``; docs/star-schema.md
+    - ``partition_by``: columns that become hive folders, with a layout inside each
+    - ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of sketches:
+      ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay
+
+    The files; give at most one of the first three:
+
+    - ``files``: their number, at most one per row
+    - ``rows_per_file``: the rows of each
+    - ``file_size``: their size in bytes or as text, "128MB" by default
+    - ``row_group_rows``: the most rows of a row group, by default 122,880, and fewer in a table of less than two
+      million rows, so that queries can skip some
+    - ``compression``: "zstd", "snappy", "gzip", "brotli", "lz4" or "none"
+
+    The work:
+
+    - ``memory_limit``: in bytes or as "2GB", by default half of the free memory; larger inputs use spill files
+    - ``temp_directory``: the folder for spill files
+    - ``threads``: the greatest number of threads
+    - ``seed``: for drawing the sample to which the layout is fitted
+    - ``progress``: called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total
+      or None
+    - ``session``: a Spark session that does the work, by default that of a Spark DataFrame
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.

@@ -252,7 +252,9 @@ def test_the_api_page_has_every_option_of_write() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     rows = page.split("### Options of `write`")[1].split(":::")[0].splitlines()
     named = {name for row in rows if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == set(inspect.signature(zskip.write).parameters) - {"source", "path"}
+    parameters = set(inspect.signature(zskip.write).parameters)
+    assert named == parameters - {"source", "path"}
+    assert set(re.findall(r"^- ``(\w+)``: ", str(inspect.getdoc(zskip.write)), re.MULTILINE)) == parameters
 
 
 def test_the_api_page_has_every_field_of_a_receipt() -> None:

@@ -530,6 +530,14 @@ def test_what_is_no_address_of_a_server(in_s3: Place) -> None:
     ):
         with pytest.raises(InvalidOption, match=f"'{name}' is not valid .* Did you mean \"{meant}\""):
             zskip.open(place, storage_options={name: "x"})
+    for retries, message in (
+        ({"max_retris": 3}, "retry_config has no 'max_retris'. Did you mean \"max_retries\""),
+        ({"backoff": {"base": 2.0, "int_backoff": 1}}, "backoff has no 'int_backoff'. Did you mean \"init_backoff\""),
+        ({"backoff": 2}, "backoff is a dictionary of init_backoff, max_backoff, base, not 2"),
+        ("3", "retry_config is a dictionary of max_retries, retry_timeout, backoff, not '3'"),
+    ):
+        with pytest.raises(InvalidOption, match=message):
+            zskip.open(url, storage_options={**options, "retry_config": retries})
     with pytest.raises(InvalidOption, match='"key" is "access_key_id" here, "secret" is "secret_access_key" here') as e:
         zskip.open(url, storage_options={"key": "k3y", "secret": "s3cr3t"})
     assert "s3cr3t" not in str(e.value)

@@ -34,7 +34,7 @@ BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 # Typical look-ups in network logs: by host, by server, by time, and by a column that is not clustered.
 LOOKUPS = (
     ("one host", "\"id.orig_h\" = '10.47.1.100'"),
-    ("a host and its server", "\"id.orig_h\" = '10.47.1.100' AND \"id.resp_h\" = '172.217.4.142'"),
+    ("a host and its server", "\"id.orig_h\" = '10.47.1.100' AND \"id.resp_h\" = '134.71.3.16'"),
     ("a server's service", "\"id.resp_h\" = '10.47.1.208' AND \"id.resp_p\" = 995"),
     ("ten seconds", "ts >= TIMESTAMPTZ '2018-03-24 17:25:00+00' AND ts < TIMESTAMPTZ '2018-03-24 17:25:10+00'"),
     ("three hosts, one minute", "\"id.orig_h\" IN ('10.47.1.153', '10.47.2.155', '10.47.5.155') "

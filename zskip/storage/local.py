@@ -207,12 +207,13 @@ class LocalStorage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._locate(path)
         temporary = _temporary(target)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         try:
-            with naming(temporary), open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                self._sync_file(file)
+            with _naming_closed_folder(target):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                with naming(temporary), open(temporary, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    self._sync_file(file)
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -241,12 +242,13 @@ class LocalStorage:
     def open_writer(self, path: str) -> BinaryIO:
         target = self._locate(path)
         temporary = _temporary(target)
-        try:
-            file = _Named(temporary, target)
-        except (FileNotFoundError, NotADirectoryError):
-            self.require_folder()
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            file = _Named(temporary, target)
+        with _naming_closed_folder(target):
+            try:
+                file = _Named(temporary, target)
+            except (FileNotFoundError, NotADirectoryError):
+                self.require_folder()
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                file = _Named(temporary, target)
         return _Unpublished(file, temporary, target)
 
     def make_durable(self, paths: Sequence[str]) -> None:
@@ -299,6 +301,25 @@ class LocalStorage:
         from fsspec.implementations.local import LocalFileSystem
 
         return LocalFileSystem()
+
+
+@contextmanager
+def _naming_closed_folder(target: str) -> Iterator[None]:
+    """Name the folder into which a file may not be written, and say what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        folder = os.path.dirname(target)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        raise OSError(
+            error.errno,
+            f"{error.strerror}. A table and its index are written into this folder: give this user the right to do so, "
+            "or write the rows to another folder by zskip.write",
+            folder,
+        ) from error
 
 
 class _Named(io.FileIO):

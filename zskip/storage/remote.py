@@ -17,7 +17,7 @@ import obstore
 import pyarrow as pa
 from obstore import exceptions, store
 
-from zskip.errors import InvalidOption, MissingDependency, TableError, UnsupportedStore, first_line, nearest
+from zskip.errors import InvalidOption, MissingDependency, TableError, UnsupportedStore, first_line, nearest, shown
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 
@@ -49,6 +49,10 @@ _OPTIONS = {
 }
 """The options on docs/object-stores.md, to suggest one where the client refuses a name. It takes further ones."""
 _NO_RETRIES = {"max_retries": 0}
+_RETRIES = {
+    "retry_config": ("max_retries", "retry_timeout", "backoff"),
+    "backoff": ("init_backoff", "max_backoff", "base"),
+}
 
 
 def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
@@ -69,6 +73,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
         if not bucket:
             raise InvalidOption(f'The URL "{without_secrets(url)}" names no bucket. Write {scheme}://bucket/path.')
         arguments = {key: options[key] for key in _STORE_ARGUMENTS if key in options}
+        _require_retries("retry_config", arguments)
         config = {key: value for key, value in options.items() if key not in (*arguments, "profile")}
         if _STORES[scheme] is store.S3Store and (profile := options.get("profile") or _profile_of_environment()):
             arguments.setdefault("credential_provider", _credentials_of(profile))
@@ -96,6 +101,20 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     return ObjectStorage(
         f"{scheme}://{bucket}", prefix.strip("/"), objects, open_without_retries, _digest(options), (url, dict(options))
     )
+
+
+def _require_retries(name: str, options: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` for an option of retries that the client would pass over."""
+    known, given = _RETRIES[name], options.get(name)
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        raise InvalidOption(f"{name} is a dictionary of {', '.join(known)}, not {shown(given)}.")
+    for one in given:
+        if one not in known:
+            raise InvalidOption(f"{name} has no {shown(one)}.{nearest(str(one), known)}")
+    if name == "retry_config":
+        _require_retries("backoff", given)
 
 
 def _profile_of_environment() -> str | None:

@@ -596,6 +596,12 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip
         hostile.explore(tmp_path / "data.html", where="not even SQL (")
 
 
+def test_a_condition_without_a_field_says_so(hostile: zskip.Table, tmp_path: Path) -> None:
+    fixed = "it skips the files that it skipped when this page was made"
+    for where, found in (("abs(i) > 450", True), ("i > 450", False)):
+        assert (fixed in hostile.explore(tmp_path / "page.html", where=where).read_text()) == found
+
+
 def test_a_page_replaces_an_earlier_one_and_an_empty_file(hostile: zskip.Table, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     target.touch()
