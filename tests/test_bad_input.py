@@ -776,6 +776,13 @@ def test_a_file_that_does_not_fit_is_named(rows: dict[str, Any], message: str, t
     shutil.rmtree(tmp_path / "_zskip")
     with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="0.parquet"))):
         zskip.index(tmp_path)
+    paths = [tmp_path / f"{number}.parquet" for number in (5, 6, 7)]
+    table = zskip.write(paths[0], tmp_path / "t", by="a")
+    for write in (partial(zskip.write, paths, tmp_path / "u", by="a"), partial(table.append, paths)):
+        with pytest.raises(
+            SchemaMismatch, match=r" earlier files and string in .*7\.parquet|7\.parquet .* earlier files"
+        ):
+            write()
 
 
 def test_an_interrupt_of_duckdb_is_a_keyboard_interrupt(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ the filter is applied. A skipped file is not read, so errors that its rows would
 Columns with a zone are read in the session's zone (`timezone=`). When its clocks go back, local times repeat, so
 parts and truncations of such columns prune with a margin of 16 hours.
 
-DuckDB itself has no such margin: where clocks go back over midnight, as in Tehran until 2022 and in Gaza in 2008, DuckDB 2.0.1 skips row
-groups that lie in the repeated hour under `CAST(ts AS DATE) = …` and `<= …`, and their rows are missing. Plain
-`read_parquet` loses the same rows; conditions on `ts` itself lose none.
+DuckDB itself has no such margin. Where clocks go back over midnight, as in Tehran until 2022 and in Gaza in 2008,
+DuckDB 2.0.1 skips row groups of the repeated hour under `CAST(ts AS DATE) = …` and `<= …`, and their rows are missing:
+in zskip as in plain `read_parquet`. Conditions on `ts` itself lose none.
 """

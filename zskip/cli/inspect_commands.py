@@ -32,7 +32,9 @@ def add_commands(commands: Commands) -> None:
         verify,
         "read the files that plans skip, and report every row that matches",
         f"path predicate... --queries --predicates --sample --all --engine --seed {PREDICATE} {VERSION}",
-        "zskip verify lake/conn --predicates 200\nzskip verify lake/conn \"src_ip = '10.47.1.100'\" --all",
+        "zskip verify lake/conn --predicates 200\nzskip verify lake/conn \"src_ip = '10.47.1.100'\" --all\n\n"
+        "It names files that are missing, have another size or cannot be read. It cannot\n"
+        "tell that values changed in a file that can be read, and lie within its ranges.",
         predicate="predicates to check; random ones from the data if none is given",
         queries="a file of predicates to check",
     )

@@ -37,12 +37,12 @@ def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
     return evolved(table, rows, "the rows")
 
 
-def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
+def evolved(table: pa.Schema, rows: pa.Schema, where: str, before: str = "the table") -> pa.Schema:
     """The schema of a table after rows with another storable schema are added to it.
 
     A column that only the rows have is added as nullable; one that only the table has becomes nullable. If the types of
-    a column differ, it gets their `common_type`. ``where``: the name of the rows in messages. Raises `SchemaMismatch`
-    if there is no common type, or if names differ only in case.
+    a column differ, it gets their `common_type`. ``where``, ``before``: the names of the rows and of the table in
+    messages. Raises `SchemaMismatch` if there is no common type, or if names differ only in case.
     """
     fields, names = [], set(table.names)
     known = {name.lower(): name for name in names}
@@ -55,7 +55,7 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
         type = common_type(field.type, given.type)
         if type is None:
             raise SchemaMismatch(
-                f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither can take '
+                f'The column "{field.name}" is {field.type} in {before} and {given.type} in {where}: neither can take '
                 "the values of the other without loss or another meaning in SQL. Cast the rows, or write them to"
                 " another column."
             )
@@ -66,7 +66,7 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
         if field.name.lower() in known:
             raise SchemaMismatch(
                 f'The column "{field.name}" of {where} differs only in case from '
-                f'"{known[field.name.lower()]}" of the table.'
+                f'"{known[field.name.lower()]}" of {before}.'
             )
         fields.append(field.with_nullable(True))
     return pa.schema(fields, table.metadata)
@@ -104,7 +104,7 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     schema = schemas[0][1]
     for where, other in schemas[1:]:
         if not other.equals(schema):
-            schema = evolved(schema, other, where)
+            schema = evolved(schema, other, where, "earlier files")
     return schema
 
 

@@ -63,7 +63,10 @@ def verify(
     the number of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: some of
     ("duckdb", "arrow", "spark"); by default the first two, and Spark if ``spark`` is a session. DuckDB evaluates the
     predicate's own text on the skipped rows · ``progress``: called before each predicate, with the phase "verify".
-    A predicate whose plan reads a file that is missing or damaged is not checked. Raises `SqlError`, `InvalidOption`.
+    A predicate whose plan reads a file that is missing or damaged is not checked. Values that changed in a file which
+    can still be read are noticed only where they leave its ranges: files have no checksums.
+
+    Raises `SqlError`, `InvalidOption`.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
     _require_texts(predicates)
@@ -394,6 +397,7 @@ class Verification:
         elif self.checks:
             some = self.unchecked or self.unjoined
             lines.append("Every proof that was checked held." if some else "Every proof held.")
+            lines.append("Not checked: values that changed in a file which can be read, and lie within its ranges.")
         return "\n".join(lines)
 
 
