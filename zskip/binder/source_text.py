@@ -164,13 +164,15 @@ def unclosed_quote(text: str) -> int | None:
 _SIGNS = re.compile(r"""'(?:[^']|'')*+'|"[^"]*+"|(&&)|\|\|""")
 
 
-def sign_for_word(text: str) -> tuple[str, tuple[int, int]] | None:
+def sign_for_word(text: str, within: tuple[int, int] | None = None) -> tuple[str, tuple[int, int]] | None:
     """A hint at the word to write for the first ``&&`` or ``||`` of an invalid predicate, and where that sign is.
+
+    ``within``: the range of characters to search.
 
     >>> sign_for_word("s = '&&' || a = 1")
     ('Conditions are joined by OR, not by ||.', (9, 11))
     """
-    for sign in _SIGNS.finditer(text):
+    for sign in _SIGNS.finditer(text, *(within or ())):
         if sign[0] in ("&&", "||"):
             return f"Conditions are joined by {'AND' if sign[1] else 'OR'}, not by {sign[0]}.", sign.span()
     return None

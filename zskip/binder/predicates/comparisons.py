@@ -219,7 +219,8 @@ def _are_chained(left: exp.Expr, right: exp.Expr) -> bool:
 def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
     if binding.dialect.name == "duckdb" and _are_chained(left, right):
         chained = "Comparisons are not chained: join them by AND or OR, as in 1 < x AND x < 5."
-        message, place = sign_for_word(binding.source.text) or (chained, span(binding.source, whole))
+        place = span(binding.source, whole)
+        message, place = sign_for_word(binding.source.text, place) or (chained, place)
         raise SqlSyntaxError(message, binding.source.text, place)
     parts = [_row_of(left), _row_of(right)]
     try:
