@@ -100,7 +100,10 @@ def test_foreign_files_give_the_rows_of_duckdb(tmp_path: Path, seed: int) -> Non
     table = zskip.index(tmp_path)
     hold_to_duckdb(table, rows, dice, 24)
     some = rows["u"][450].as_py() or rows["u"][451].as_py()
-    assert len(table.plan(f"u = '{some}'").files) == 1
+    for plan in (table.plan(f"u = '{some}'"), table.plan("u = $u", params={"u": some})):
+        assert len(plan.files) == 1
+        assert set(plan.to_arrow()["u"].to_pylist()) == {some}
+        assert plan.to_duckdb().aggregate("count(DISTINCT u)").fetchall() == [(1,)]
     assert len(table.plan(f"u < '{some}'").files) == 5
 
 

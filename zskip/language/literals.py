@@ -22,6 +22,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -480,6 +481,8 @@ def plain_value(value: Any) -> Any:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise UnknownParameter("A parameter contains half of a surrogate pair, not a character.") from error
+        case UUID():
+            return str(value)
         case _:
             raise UnknownParameter(
                 f"A parameter cannot hold a {type(value).__name__}: give a number, a text, a date or a time."
