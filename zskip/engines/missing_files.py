@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -83,33 +83,46 @@ def naming_bad_files(scans: Iterable[Scan]) -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's if DuckDB fails during a stream
-        scans = list(scans)
-        for scan in scans:
-            if message := _gone(scan):
-                raise TableNotFound(message) from error
-        if cause := _cause_of_a_failed_read(error):
-            where = ", ".join(sorted({scan.storage.uri for scan in scans}))
-            raise OSError(f"A file could not be read from {where}: {cause}") from error
-        for part, (column_type, message) in _TOO_FAR.items():
-            fields = [field for scan in scans for field in scan.schema.arrow] if part in str(error) else []
-            for field in fields:
-                if t.is_timestamp(field.type) and field.type.unit == column_type.unit:
-                    raise SchemaMismatch(message.format(field.name)) from error
-        if isinstance(error, duckdb.ConversionException):
-            for scan in scans:
-                _require_types(scan)
-        if isinstance(error, _of_files()) or type(error) is duckdb.Error:
-            paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
-            for path in paths:
-                if message := _damage(path, by_arrow=not isinstance(error, duckdb.Error)):
-                    raise CorruptFile(message) from error
-            from zskip.parquet import footers
-
-            for scan in scans:
-                if scan.storage.local is None:  # from a store, footers alone
-                    footers.read(scan.storage, scan.relative_paths)
-            error.add_note("It came of reading " + ", ".join(paths[:_NAMED]) + " …" * (len(paths) > _NAMED))
+        if (named := _named(error, list(scans))) is not None:
+            raise named from error
         raise
+
+
+def _named(error: Exception, scans: Sequence[Scan]) -> Exception | None:
+    """An error that names the files or the column that an engine's error is about; None if nothing is known of them.
+
+    An error about files that can all be read gets a note that names them. Raises `SchemaMismatch`, and what reading a
+    footer raises.
+    """
+    import duckdb
+
+    for scan in scans:
+        if message := _gone(scan):
+            return TableNotFound(message)
+    if cause := _cause_of_a_failed_read(error):
+        where = ", ".join(sorted({scan.storage.uri for scan in scans}))
+        return OSError(f"A file could not be read from {where}: {cause}")
+    for part, (column_type, message) in _TOO_FAR.items():
+        fields = [field for scan in scans for field in scan.schema.arrow] if part in str(error) else []
+        for field in fields:
+            if t.is_timestamp(field.type) and field.type.unit == column_type.unit:
+                return SchemaMismatch(message.format(field.name))
+    if isinstance(error, duckdb.ConversionException):
+        for scan in scans:
+            _require_types(scan)
+    if not isinstance(error, _of_files()) and type(error) is not duckdb.Error:
+        return None
+    paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
+    for path in paths:
+        if message := _damage(path, by_arrow=not isinstance(error, duckdb.Error)):
+            return CorruptFile(message)
+    from zskip.parquet import footers
+
+    for scan in scans:
+        if scan.storage.local is None:  # from a store, footers alone
+            footers.read(scan.storage, scan.relative_paths)
+    error.add_note("It came of reading " + ", ".join(paths[:_NAMED]) + " …" * (len(paths) > _NAMED))
+    return None
 
 
 def _cause_of_a_failed_read(error: Exception) -> str | None:
