@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zskip.core.schema import Schema
-from zskip.stats import FileStatistics, collect
+from zskip.stats import FileStatistics, collect, hull
 
 NAN = float("nan")
 ORDERABLE = {
@@ -115,7 +115,7 @@ def test_cut_bounds_still_hold_every_value(values: list[str]) -> None:
         column = collected(array)[0].columns["x"]
         lower, upper = column.lower[0].as_py(), column.upper[0].as_py()
         plain = array.to_pylist()
-        assert all(lower <= value <= upper for value in plain)
+        assert all(lower <= value and (upper is None or value <= upper) for value in plain)
         assert column.lower_exact[0].as_py() is (lower in plain)
         if column.upper_exact[0].as_py():
             assert upper in plain
@@ -135,7 +135,14 @@ def test_a_file_is_the_hull_of_its_row_groups(values: list[float | None], data: 
     array = pa.array(values, pa.float64())
     units, _ = collected(array, 0, *inner, len(values))
     whole, _ = collected(array, 0, len(values))
-    together = collect.merged(units)
+    together = hull(units, np.zeros(len(units), np.int64), 1)
     assert together.row_count.to_pylist() == whole.row_count.to_pylist()
     for name in ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact"):
         assert getattr(together.columns["x"], name).to_pylist() == getattr(whole.columns["x"], name).to_pylist()
+
+
+@pytest.mark.parametrize("name", ORDERABLE)
+def test_row_groups_of_every_type_are_merged(name: str) -> None:
+    units, path = collected(ORDERABLE[name], 0, 1, len(ORDERABLE[name]))
+    whole, _ = collected(ORDERABLE[name], 0, len(ORDERABLE[name]))
+    assert hull(units, np.zeros(2, np.int64), 1).columns[path] == whole.columns[path]

@@ -14,7 +14,7 @@ from zskip.core import types as t
 from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
-from zskip.core.types import is_orderable, widened, widens
+from zskip.core.types import widened, widens
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.parquet import footer_reads, trust
 from zskip.parquet.arrow_differences import (
@@ -27,8 +27,8 @@ from zskip.parquet.arrow_differences import (
 )
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.parsed_footers import Footers, parse
-from zskip.parquet.plain_decoder import PlainDecoder, extremes
-from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.parquet.plain_decoder import PlainDecoder
+from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics, hull
 from zskip.storage import Listing, Storage, hive
 
 FIELD_ID = b"PARQUET:field_id"
@@ -431,55 +431,6 @@ def _with_partitions(
         else:
             columns[column.path] = statistics(values, column.type, units.row_count)
     return FileStatistics(units.row_count, columns)
-
-
-def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStatistics:
-    """The statistics of files, merged from those of their row groups.
-
-    ``owner``: the file of each row group, ascending · ``files``: the number of files. A bound is unknown if it is
-    unknown for a row group that may hold a value.
-    """
-    if np.array_equal(owner, np.arange(files)):  # each file is one row group
-        return row_groups
-    totals = _totals(row_groups.row_count, owner, files)
-    columns = {}
-    for path, column in row_groups.columns.items():
-        ranges = column.ranges(row_groups.row_count)
-        matters = np.asarray(pc.fill_null(ranges.has_value, True))
-        bounds, exact = {}, {}
-        for side, known, flags in (
-            ("lower", ranges.lower, column.lower_exact),
-            ("upper", ranges.upper, column.upper_exact),
-        ):
-            if not is_orderable(known.type):
-                bounds[side], exact[side] = pa.nulls(files, known.type), pa.nulls(files, pa.bool_())
-                continue
-            unknown = np.zeros(files, bool)
-            unknown[owner[np.asarray(pc.is_null(known)) & matters]] = True
-            bound = extremes(known, owner, files, upper=side == "upper")
-            bounds[side] = pc.if_else(pa.array(unknown), pa.scalar(None, known.type), bound)
-            inexact = np.zeros(files, bool)
-            inexact[owner[~np.asarray(pc.fill_null(flags, False)) & matters]] = True
-            unclear = pa.array(inexact | unknown)
-            exact[side] = pc.if_else(unclear, pa.scalar(None, pa.bool_()), pc.is_valid(bounds[side]))
-        columns[path] = ColumnStatistics(
-            bounds["lower"],
-            bounds["upper"],
-            _totals(column.null_count, owner, files),
-            _totals(column.nan_count, owner, files),
-            exact["lower"],
-            exact["upper"],
-        )
-    return FileStatistics(totals, columns)
-
-
-def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Array:
-    values = np.asarray(pc.fill_null(counts, 0))
-    unknown = np.zeros(files, bool)
-    unknown[owner[np.asarray(pc.is_null(counts))]] = True
-    summed = np.bincount(owner, minlength=files) * 0
-    np.add.at(summed, owner, values)
-    return pa.array(summed, pa.int64(), mask=unknown)
 
 
 # Statistics of partition columns, from folder names: ``day=2018-03-24/host=a%2Fb/part-0.parquet``.

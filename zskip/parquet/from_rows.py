@@ -15,9 +15,9 @@ from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
 from zskip.parquet.arrow_differences import is_damage
-from zskip.parquet.footers import hull, whole
+from zskip.parquet.footers import whole
 from zskip.stats import collect
-from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics, hull
 from zskip.storage import Storage
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.core.offsets import numbers_of_runs, offsets_of
@@ -157,23 +156,3 @@ def _text(value: bytes | None, upper: bool) -> str | None:
     except UnicodeDecodeError as error:
         # The bytes before the first invalid one are a prefix, and a prefix is a lower bound.
         return None if upper else value[: error.start].decode()
-
-
-def extremes(bounds: pa.Array, owner: np.ndarray, owners: int, *, upper: bool) -> pa.Array:
-    """The least or greatest bound of each owner; null if it has none. ``owner``: of each bound, ascending."""
-    if len(bounds) == owners and (owner == np.arange(owners)).all():
-        return bounds
-    order = pc.sort_indices(
-        pa.table({"owner": owner, "bound": _sortable(bounds)}),
-        sort_keys=[("owner", "ascending"), ("bound", "descending" if upper else "ascending")],
-    )
-    ranked = np.asarray(order)
-    firsts = np.searchsorted(owner, np.arange(owners))
-    present = firsts < len(owner)
-    present[present] &= owner[firsts[present]] == np.arange(owners)[present]
-    place = pa.array(np.where(present, ranked[np.where(present, firsts, 0)] if len(ranked) else 0, 0), mask=~present)
-    return bounds.take(place)
-
-
-def _sortable(bounds: pa.Array) -> pa.Array:
-    return bounds.cast(pa.float32()) if t.is_float16(bounds.type) else bounds

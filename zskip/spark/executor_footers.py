@@ -17,12 +17,11 @@ from zskip.core.schema import Column, Schema, identifier
 from zskip.core.types import may_hold_nan
 from zskip.errors import CorruptFile, ZskipError
 from zskip.parquet import footers, from_rows
-from zskip.parquet.footers import hull
 from zskip.spark.hadoop import HadoopStorage
 from zskip.spark.handoff import manifest, spark_uri
 from zskip.spark.spark_session import setting
 from zskip.spark.spark_types import spark_schema
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, hull
 from zskip.storage import Listing, Storage
 from zskip.writer.evolution import united
 

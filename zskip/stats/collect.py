@@ -6,6 +6,8 @@ Long bounds are truncated so that they remain bounds: lower ones down, upper one
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +51,21 @@ def shorten_upper(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanAr
     empty = pa.scalar("" if t.is_string(bounds.type) else b"", bounds.type)
     raised = pc.if_else(exists, pc.binary_join_element_wise(head, successor, empty), pa.scalar(None, bounds.type))
     return pc.replace_with_mask(bounds, cut, raised), cut
+
+
+def shortened(column: ColumnStatistics, length: int) -> ColumnStatistics:
+    """The statistics with longer bounds truncated to ``length`` characters or bytes; these are then inexact."""
+    if not (t.is_string(column.lower.type) or t.is_binary(column.lower.type)):
+        return column
+    lower, lower_cut = shorten_lower(column.lower, length)
+    upper, upper_cut = shorten_upper(column.upper, length)
+    return replace(
+        column,
+        lower=lower,
+        upper=upper,
+        lower_exact=pc.and_kleene(column.lower_exact, pc.invert(lower_cut)),
+        upper_exact=pc.and_kleene(column.upper_exact, pc.invert(upper_cut)),
+    )
 
 
 def _length(bounds: pa.Array) -> pa.Array:
@@ -97,27 +114,6 @@ def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatisti
     return FileStatistics(pa.array(np.diff(cuts), pa.int64()), columns)
 
 
-def merged(units: FileStatistics) -> FileStatistics:
-    """The statistics of a file from those of its row groups: merges the units that `row_groups` returned into one."""
-    if len(units) == 1:
-        return units
-    columns = {path: _merged(column) for path, column in units.columns.items()}
-    return FileStatistics(_total(units.row_count), columns)
-
-
-def _merged(column: ColumnStatistics) -> ColumnStatistics:
-    # Here, a null bound means that the unit has no value.
-    orderable = is_orderable(column.lower.type)
-    return ColumnStatistics(
-        _one(_bounds(column.lower)[0], column.lower.type) if orderable else column.lower[:1],
-        _one(_bounds(column.upper)[1], column.upper.type) if orderable else column.upper[:1],
-        _total(column.null_count),
-        _total(column.nan_count),
-        _one(pc.min(column.lower_exact), pa.bool_()),
-        _one(pc.min(column.upper_exact), pa.bool_()),
-    )
-
-
 def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
     values = column.encoded(rows)
     if t.is_dictionary(values.type) and (
@@ -140,9 +136,9 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
     else:
         nan_count = pa.array(np.zeros(len(slices), np.int64))
     ends = [_bounds(part) for part in slices]
-    lower, lower_exact = _cut([lower for lower, _ in ends], column.type, upwards=False)
-    upper, upper_exact = _cut([upper for _, upper in ends], column.type, upwards=True)
-    return ColumnStatistics(lower, upper, null_count, nan_count, lower_exact, upper_exact)
+    lower, upper = (_of_scalars([each[side] for each in ends], column.type) for side in (0, 1))
+    exact = pc.if_else(pc.is_valid(lower), True, None)
+    return shortened(ColumnStatistics(lower, upper, null_count, nan_count, exact, exact), LONGEST_BOUND)
 
 
 def _bounds_of_slices(values: pa.ChunkedArray, cuts: np.ndarray) -> tuple[pa.Array, pa.Array] | None:
@@ -180,21 +176,7 @@ def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
     return lower, upper
 
 
-def _cut(bounds: list[pa.Scalar], type: pa.DataType, *, upwards: bool) -> tuple[pa.Array, pa.BooleanArray]:
-    """The bounds as an array, and whether each is exact. Long ones are truncated, upper bounds upwards."""
-    array = pa.concat_arrays([_one(bound, type) for bound in bounds]) if bounds else pa.nulls(0, type)
-    exact = pc.if_else(pc.is_valid(array), True, None)
-    shorter, cut = (shorten_upper if upwards else shorten_lower)(array, LONGEST_BOUND)
-    if not pc.any(cut).as_py():
-        return array, exact
-    # A null is a unit without values here, so a bound that cannot be rounded up stays as long as it is.
-    shorter = pc.coalesce(shorter, array)
-    return shorter, pc.and_(exact, pc.equal(shorter, array))
-
-
-def _one(scalar: pa.Scalar, type: pa.DataType) -> pa.Array:
-    return pa.nulls(1, type) if not scalar.is_valid else pa.repeat(scalar, 1).cast(type)
-
-
-def _total(counts: pa.Int64Array) -> pa.Int64Array:
-    return pa.array([pc.sum(counts, skip_nulls=False, min_count=0).as_py()], pa.int64())
+def _of_scalars(bounds: Sequence[pa.Scalar], type: pa.DataType) -> pa.Array:
+    return pa.concat_arrays(
+        [pa.nulls(0, type), *(pa.repeat(one, 1).cast(type) if one.is_valid else pa.nulls(1, type) for one in bounds)]
+    )

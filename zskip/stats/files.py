@@ -255,3 +255,70 @@ class Statistics:
         """The statistics of some units, by number."""
         columns = {path: ranges.take(units) for path, ranges in self.columns.items()}
         return Statistics(self.row_count.take(pa.array(units)), columns)
+
+
+# The statistics of files, from those of their row groups.
+
+
+def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStatistics:
+    """The statistics of files, merged from those of their row groups.
+
+    ``owner``: the file of each row group, ascending · ``files``: the number of files. A bound is unknown if it is
+    unknown for a row group that may hold a value.
+    """
+    if np.array_equal(owner, np.arange(files)):  # each file is one row group
+        return row_groups
+    totals = _totals(row_groups.row_count, owner, files)
+    columns = {}
+    for path, column in row_groups.columns.items():
+        ranges = column.ranges(row_groups.row_count)
+        matters = np.asarray(pc.fill_null(ranges.has_value, True))
+        bounds, exact = {}, {}
+        for side, known, flags in (
+            ("lower", ranges.lower, column.lower_exact),
+            ("upper", ranges.upper, column.upper_exact),
+        ):
+            if not is_orderable(known.type):
+                bounds[side], exact[side] = pa.nulls(files, known.type), pa.nulls(files, pa.bool_())
+                continue
+            unknown = np.zeros(files, bool)
+            unknown[owner[np.asarray(pc.is_null(known)) & matters]] = True
+            bound = _extremes(known, owner, files, upper=side == "upper")
+            bounds[side] = pc.if_else(pa.array(unknown), pa.scalar(None, known.type), bound)
+            inexact = np.zeros(files, bool)
+            inexact[owner[~np.asarray(pc.fill_null(flags, False)) & matters]] = True
+            unclear = inexact | np.asarray(pc.is_null(bounds[side]))
+            exact[side] = pa.array(np.ones(files, bool), mask=unclear)
+        columns[path] = ColumnStatistics(
+            bounds["lower"],
+            bounds["upper"],
+            _totals(column.null_count, owner, files),
+            _totals(column.nan_count, owner, files),
+            exact["lower"],
+            exact["upper"],
+        )
+    return FileStatistics(totals, columns)
+
+
+def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Array:
+    values = np.asarray(pc.fill_null(counts, 0))
+    unknown = np.zeros(files, bool)
+    unknown[owner[np.asarray(pc.is_null(counts))]] = True
+    summed = np.bincount(owner, minlength=files) * 0
+    np.add.at(summed, owner, values)
+    return pa.array(summed, pa.int64(), mask=unknown)
+
+
+def _extremes(bounds: pa.Array, owner: np.ndarray, owners: int, *, upper: bool) -> pa.Array:
+    """The least or greatest bound of each owner; null if it has none. ``owner``: of each bound, ascending."""
+    comparable = bounds.cast(pa.float32()) if t.is_float16(bounds.type) else bounds
+    order = pc.sort_indices(
+        pa.table({"owner": owner, "bound": comparable}),
+        sort_keys=[("owner", "ascending"), ("bound", "descending" if upper else "ascending")],
+    )
+    ranked = np.asarray(order)
+    firsts = np.searchsorted(owner, np.arange(owners))
+    present = firsts < len(owner)
+    present[present] &= owner[firsts[present]] == np.arange(owners)[present]
+    place = pa.array(np.where(present, ranked[np.where(present, firsts, 0)] if len(ranked) else 0, 0), mask=~present)
+    return bounds.take(place)

@@ -15,7 +15,7 @@ from zskip.core.schema import Column, Schema, join_path
 from zskip.core.types import widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import footers
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, hull
 from zskip.storage import Listing
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
 
@@ -100,7 +100,7 @@ def _with_row_groups(content: Content, units: FileStatistics, counts: np.ndarray
             known = _coalesced(known, _of_row_groups(of_file.take(owner), file_rows, live))
         columns[path] = known
     row_groups = FileStatistics(live, columns)
-    whole = footers.hull(row_groups, owner, len(files))
+    whole = hull(row_groups, owner, len(files))
     merged = {
         path: files.files.columns[path]
         if path in roots

@@ -18,7 +18,7 @@ from zskip.core.schema import Column, Schema
 from zskip.core.types import logical_type, widens
 from zskip.errors import CommitConflict, InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists
 from zskip.parquet import footers, from_rows
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, hull
 from zskip.storage import hive
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
@@ -227,9 +227,7 @@ def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:
     elif pc.count_distinct(path).as_py() < len(rows):
         raise SchemaMismatch('A path stands twice in the statistics. Say which row group each row is: "row_group".')
     first = np.append(starts, len(rows)).astype(np.int64)
-    files = (
-        footers.hull(units, np.repeat(np.arange(len(starts)), np.diff(first)), len(starts)) if by_row_group else units
-    )
+    files = hull(units, np.repeat(np.arange(len(starts)), np.diff(first)), len(starts)) if by_row_group else units
     chosen = pa.array(starts)
     return DataFiles(
         path.take(chosen), size.take(chosen), modified.take(chosen), texts.take(chosen), files, units, first

@@ -28,7 +28,7 @@ from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.parquet.arrow_differences import is_damage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
-from zskip.stats.collect import shorten_lower, shorten_upper
+from zskip.stats.collect import LONGEST_BOUND, shorten_lower, shorten_upper, shortened
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
@@ -40,7 +40,7 @@ FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 FANOUT, INLINE_BYTES = 8, 2048
 """How many shards of similar size a commit merges into one; smaller ones, of few bytes, lie in the entry."""
 _ROWS_PER_ROW_GROUP = 65_536
-_BOUND_LENGTH, _SHARD_BOUND_LENGTH, _LONGEST = 256, 64, 1 << 30
+_SHARD_BOUND_LENGTH, _LONGEST = 64, 1 << 30
 _BOUNDED_COLUMNS, _RUNS_OF_IDS = 64, 16
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
@@ -129,31 +129,12 @@ def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
     """The statistics as columns that Parquet can store. Long bounds are truncated, except in ``uncut`` columns."""
     flat = {"row_count": units.row_count}
     for path, given in units.columns.items():
-        column = _shortened(given, _LONGEST if path in uncut else _BOUND_LENGTH)
+        column = shortened(given, _LONGEST if path in uncut else LONGEST_BOUND)
         for name in _FIELDS:
             part = _kept(getattr(column, name)) if name in _FLAT else getattr(column, name)
             if part.null_count < len(part) and (name != "nan_count" or t.is_floating(column.lower.type)):
                 flat[f"{path}.{name}"] = part
     return flat
-
-
-def _shortened(column: ColumnStatistics, longest: int) -> ColumnStatistics:
-    """The statistics with long bounds truncated."""
-    if not (t.is_string(column.lower.type) or t.is_binary(column.lower.type)):
-        return column
-    lower, lower_cut = shorten_lower(column.lower, longest)
-    upper, upper_cut = shorten_upper(column.upper, longest)
-    return replace(
-        column,
-        lower=lower,
-        upper=upper,
-        lower_exact=_exact(column.lower_exact, lower_cut),
-        upper_exact=_exact(column.upper_exact, upper_cut),
-    )
-
-
-def _exact(exact: pa.BooleanArray, cut: pa.BooleanArray) -> pa.BooleanArray:
-    return pc.and_kleene(exact, pc.invert(cut)) if cut.true_count else exact
 
 
 def _kept(bounds: pa.Array) -> pa.Array:

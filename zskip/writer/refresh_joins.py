@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from zskip.core.receipts import JoinsRefreshed
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect, hull
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_files
 from zskip.tablelog.commit import TableUpdate, commit
@@ -64,7 +64,8 @@ def wrong_attributes(index: Index, sample: int | None, seed: int) -> tuple[tuple
     wrong = []
     read = partial(attributes_of_file, index.storage, index.snapshot.schema.arrow, index.snapshot.partition_by, star)
     for number, file in enumerate(paths_and_row_counts(files)):
-        found = collect.merged(read(file)).columns
+        units = read(file)
+        found = hull(units, np.zeros(len(units), np.int64), 1).columns
         paths = [each.path(name) for each, known in star.versions.items() if known for name in each.attributes.names]
         if any(_leaves_out(files.files.columns[each], number, found[each]) for each in paths):
             wrong.append(file[0])
@@ -106,9 +107,15 @@ def with_attributes(files: DataFiles, star: Star, found: Sequence[FileStatistics
     """Files with their attributes' statistics, which `attributes_of_file` gives for each, and the versions of these."""
     if not len(files):
         return files
-    row_groups = _with(files.row_groups, FileStatistics.concat(found).columns)
-    merged = FileStatistics.concat([collect.merged(units) for units in found])
-    return star.with_versions(replace(files, files=_with(files.files, merged.columns), row_groups=row_groups))
+    row_groups = FileStatistics.concat(found)
+    owner = np.repeat(np.arange(len(files)), [len(units) for units in found])
+    of_files = hull(row_groups, owner, len(files))
+    joined = replace(
+        files,
+        files=_with(files.files, of_files.columns),
+        row_groups=_with(files.row_groups, row_groups.columns),
+    )
+    return star.with_versions(joined)
 
 
 def _with(units: FileStatistics, columns: Mapping[str, ColumnStatistics]) -> FileStatistics:

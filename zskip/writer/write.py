@@ -28,7 +28,7 @@ from zskip.core.offsets import offsets_of
 from zskip.core.option_checks import size_text
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.stats import DataFiles, FileStatistics, collect
+from zskip.stats import DataFiles, FileStatistics, collect, hull
 from zskip.storage import Staged, Storage, hive
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts
@@ -528,18 +528,10 @@ class _Write:
         paths = [path for each in written for path in each.paths]
         listed = self.storage.size_and_modified(paths).at(pa.array(paths, pa.string()))
         nothing = FileStatistics(pa.array([], pa.int64()), {})
-        groups = [each.units for each in written] or [nothing]
-        whole = [collect.merged(each.units) if len(each.paths) == 1 else each.units for each in written] or [nothing]
+        groups = FileStatistics.concat([each.units for each in written] or [nothing])
         counts = [len(each.units) if len(each.paths) == 1 else 1 for each in written for _ in each.paths]
-        return DataFiles(
-            listed.path,
-            listed.size,
-            listed.modified,
-            listed.etag,
-            FileStatistics.concat(whole),
-            FileStatistics.concat(groups),
-            offsets_of(counts),
-        )
+        files = hull(groups, np.repeat(np.arange(len(paths)), counts), len(paths))
+        return DataFiles(listed.path, listed.size, listed.modified, listed.etag, files, groups, offsets_of(counts))
 
 
 def _by_file(bucket: list[pa.Table]) -> list[tuple[int, list[pa.RecordBatch]]]:
