@@ -73,7 +73,6 @@ def kept_survivors(
         index.once(
             ("survivors", meaning),
             lambda: find_survivors(index, predicate, few_as_whole=few_as_whole),
-            Survivors.estimated_bytes,
         )
     )
 

@@ -72,13 +72,14 @@ class Survivors:
             everything = np.arange(len(index), dtype=np.int64)
             return cls(index, None, everything, np.ones(len(everything), bool), changes=changes).without_stale()
 
-        return made() if changes is not None else index.once(("survivors", None), made, cls.estimated_bytes)
+        return made() if changes is not None else index.once(("survivors", None), made)
 
     def __len__(self) -> int:
         return len(self.numbers) + (0 if self.changes is None else len(self.changes.added) + len(self.changes.changed))
 
-    def estimated_bytes(self) -> int:
-        """The size for a cache, including paths that are created later."""
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes, with the paths that are created later."""
         return 1 << 14 | 200 * (len(self) + len(self.groups.file))
 
     def without_stale(self) -> Survivors:

@@ -530,7 +530,7 @@ def files_with_keys(index: Index, column: Column, keys: pa.Array, or_null: bool,
         text = f"{column.path} IN ({len(keys):,} keys)"
         return find_survivors(index, Predicate(text, None, node, index.snapshot.schema, Dialect())).numbers
 
-    return index.once(("keys", origin, column.path, or_null), found, lambda numbers: numbers.nbytes)
+    return index.once(("keys", origin, column.path, or_null), found)
 
 
 def cast_keys(values: pa.Array, type: pa.DataType) -> pa.Array | None:

@@ -231,6 +231,11 @@ class Ranges:
     def __len__(self) -> int:
         return len(self.lower)
 
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
+        return int(self.lower.nbytes + self.upper.nbytes + 3 * self.has_value.nbytes + 5 * len(self))
+
     def take(self, units: np.ndarray) -> Ranges:
         """The ranges of some units, by number."""
         chosen = pa.array(units)
@@ -250,6 +255,11 @@ class Statistics:
 
     def __len__(self) -> int:
         return len(self.row_count)
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
+        return int(self.row_count.nbytes) + sum(ranges.nbytes for ranges in self.columns.values())
 
     def take(self, units: np.ndarray) -> Statistics:
         """The statistics of some units, by number."""

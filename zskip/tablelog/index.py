@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
-from zskip.tablelog.parts import InlinePart, Part, lost
+from zskip.tablelog.parts import lost
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.table_folders import SOURCE_FORMATS
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from zskip.tablelog.query_log import QueryLog
 
 _Value = TypeVar("_Value")
-_Column = TypeVar("_Column", pa.Array, pa.Array | None)
+_Level: TypeAlias = Literal["file", "row group"]
 CACHE_BYTES = 1 << 30
 
 _JOINED_SHARDS, _JOINED_SHARE = 4, 4
@@ -44,6 +45,10 @@ class FileUnits:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.numbers.nbytes) + self.statistics.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ class Index:
         table_id = self.snapshot.table_id if self.source is None else str(self.snapshot.details["table"])
         return QueryLog(self.storage.uri, table_id)
 
-    def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
+    def once(self, key: Any, make: Callable[[], _Value], size: Callable[[Any], int] = attrgetter("nbytes")) -> _Value:
         """The cached value of a key, made if it is missing. ``size``: its bytes. Two threads may both make it."""
         with self._lock:
             if key in self._kept:
@@ -145,34 +150,22 @@ class Index:
 
     # --- one unit per file ---
 
-    def _reader(self, shard: int, part: Part | InlinePart, rows: int) -> ShardReader:
-        lacking = self.snapshot.lacking(self.snapshot.shards[shard])
-        return ShardReader(self.parts, part, rows, self.schema, lacking)
-
-    def _file_reader(self, shard: int) -> ShardReader:
+    def _reader(self, level: _Level, shard: int) -> ShardReader:
+        """The reader of a shard's statistics. A shard without those of row groups has one row group in each file."""
         record = self.snapshot.shards[shard]
+        part, rows = record.file_part, record.totals.files
+        if level == "row group" and record.row_group_part is not None:
+            part, rows = record.row_group_part, record.totals.row_groups
         return self.once(
-            ("file", shard),
-            lambda: self._reader(shard, record.file_part, record.totals.files),
-            _reader_bytes,
+            (level, shard),
+            lambda: ShardReader(self.parts, part, rows, self.schema, self.snapshot.lacking(record)),
         )
 
-    def _row_group_reader(self, shard: int) -> ShardReader | None:
-        record = self.snapshot.shards[shard]
-        part = record.row_group_part
-        if part is None:
-            return None
-        return self.once(
-            ("row group", shard),
-            lambda: self._reader(shard, part, record.totals.row_groups),
-            _reader_bytes,
-        )
-
-    def _shard_statistics(self, level: str, shard: int, paths: Sequence[str]) -> Statistics:
+    def _shard_statistics(self, level: _Level, shard: int, paths: Sequence[str]) -> Statistics:
         """The ranges of a whole shard from the cache; all missing columns are read at once."""
-        reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
-        if reader is None:
-            return self._shard_statistics("file", shard, paths)
+        if self.snapshot.shards[shard].row_group_part is None:
+            level = "file"
+        reader = self._reader(level, shard)
         known = [path for path in paths if path in self.schema.columns]
         with self._lock:
             missing = [path for path in known if (level, shard, path) not in self._kept]
@@ -182,7 +175,6 @@ class Index:
             lambda: self._checked_total(
                 shard, "row_count", reader.row_count() if read is None else read.row_count, level
             ),
-            lambda counts: counts.nbytes,
         )
         columns: dict[str, Ranges] = {}
         for path in known:
@@ -190,7 +182,6 @@ class Index:
                 (level, shard, path),
                 # Another thread may have evicted the column since it was looked up.
                 lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
-                _ranges_bytes,
             )
         return Statistics(row_count, columns)
 
@@ -205,11 +196,7 @@ class Index:
         everything = len(self) * (1 + len(paths)) * _UNIT_BYTES
         if len(chosen) < 2 or (len(chosen) > _JOINED_SHARDS and everything > self.cache_bytes // _JOINED_SHARE):
             return joined()
-        return self.once(
-            ("files", chosen, tuple(paths)),
-            joined,
-            lambda units: units.numbers.nbytes + _statistics_bytes(units.statistics),
-        )
+        return self.once(("files", chosen, tuple(paths)), joined)
 
     def files_at(self, numbers: np.ndarray, paths: Sequence[str]) -> FileUnits:
         """The files with these numbers (ascending), with the ranges of these columns; only their shards are read."""
@@ -223,27 +210,22 @@ class Index:
         return [(int(one), files[ends[one] : ends[one + 1]] - self.first_file[one]) for one in hit]
 
     def _file_column(self, name: str, files: np.ndarray, type: pa.DataType) -> pa.Array:
+        def read(shard: int) -> pa.Array:
+            unknown = pa.nulls(self.snapshot.shards[shard].totals.files, type)
+            return self._checked_total(shard, name, self._reader("file", shard).columns([name]).get(name, unknown))
+
         parts = []
         for shard, rows in self._by_shard(files):
-            column = self.once(
-                ("column", shard, name),
-                lambda shard=shard: self._checked_total(  # type: ignore[misc]
-                    shard, name, self._file_reader(shard).columns([name]).get(name)
-                ),
-                lambda values: 0 if values is None else values.nbytes,
-            )
-            if column is None:
-                parts.append(pa.nulls(len(rows), type))
-            else:
-                parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
+            column = self.once(("column", shard, name), partial(read, shard))
+            parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
         return pa.concat_arrays(parts) if parts else pa.array([], type)
 
-    def _checked_total(self, shard: int, name: str, values: _Column, level: str = "file") -> _Column:
+    def _checked_total(self, shard: int, name: str, values: pa.Array, level: _Level = "file") -> pa.Array:
         """The same values. Raises `DamagedIndex` if their sum is not the total that the snapshot records."""
         record = self.snapshot.shards[shard]
         total = {"row_count": record.totals.rows, "size": record.totals.bytes}.get(name) if level == "file" else None
         if total is not None:
-            found = None if values is None or values.null_count else int(int64s(values).sum())
+            found = None if values.null_count else int(int64s(values).sum())
             if found != total:
                 what = f'adds up to {found} in "{name}", and its snapshot promises {total:,}'
                 raise DamagedIndex(lost(self.parts, record.file_part, what))
@@ -297,25 +279,24 @@ class Index:
 
     def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
         """Bounds, counts and exactness of files by number (ascending), which aggregates need and pruning does not."""
-        parts = [self._file_reader(shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
+        parts = [self._reader("file", shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
         return FileStatistics.concat(parts) if parts else FileStatistics(pa.array([], pa.int64()), {})
 
     # --- one unit per row group ---
 
     def _first_row_group(self, shard: int) -> np.ndarray:
-        return self.once(
-            ("first row group", shard), lambda: self._read_first_row_group(shard), lambda firsts: int(firsts.nbytes)
-        )
-
-    def _read_first_row_group(self, shard: int) -> np.ndarray:
         """The number of each file's first row group in the shard, and the total. Raises `DamagedIndex`."""
-        counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
-        first = offsets_of(counts)
-        record = self.snapshot.shards[shard]
-        if first[-1] != record.totals.row_groups or (counts < 0).any():
-            counted = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
-            raise DamagedIndex(lost(self.parts, record.file_part, counted))
-        return first
+
+        def counted() -> np.ndarray:
+            counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
+            first = offsets_of(counts)
+            record = self.snapshot.shards[shard]
+            if first[-1] != record.totals.row_groups or (counts < 0).any():
+                what = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
+                raise DamagedIndex(lost(self.parts, record.file_part, what))
+            return first
+
+        return self.once(("first row group", shard), counted)
 
     def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
         """The row groups of files by number (ascending), with the ranges of these columns."""
@@ -341,15 +322,15 @@ class Index:
     def _data_files(self, shard: int) -> DataFiles:
         numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
         paths = list(self.schema.columns)
-        files = self._file_reader(shard).statistics(paths)
-        groups = self._row_group_reader(shard)
+        files = self._reader("file", shard).statistics(paths)
+        of_files = self.snapshot.shards[shard].row_group_part is None
         return DataFiles(
             self.shard_paths(shard),
             self.sizes(numbers),
             self.modified(numbers),
             self.etags(numbers),
             files,
-            files if groups is None else groups.statistics(paths),
+            files if of_files else self._reader("row group", shard).statistics(paths),
             self._first_row_group(shard),
             self.deletes(numbers),
             self.ids(numbers),
@@ -379,17 +360,5 @@ def _concat(parts: Sequence[Statistics]) -> Statistics:
     return Statistics(pa.concat_arrays([part.row_count for part in parts]), columns)
 
 
-def _reader_bytes(reader: ShardReader) -> int:
-    return reader.nbytes
-
-
 _UNIT_BYTES = 24
 """The approximate size of a numeric column's range of one unit: its bounds and flags."""
-
-
-def _ranges_bytes(ranges: Ranges) -> int:
-    return int(ranges.lower.nbytes + ranges.upper.nbytes + 3 * ranges.has_value.nbytes + 5 * len(ranges))
-
-
-def _statistics_bytes(statistics: Statistics) -> int:
-    return int(statistics.row_count.nbytes) + sum(_ranges_bytes(ranges) for ranges in statistics.columns.values())

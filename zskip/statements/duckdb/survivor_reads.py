@@ -335,9 +335,7 @@ def _states(survivors: Survivors, wanted: Sequence[StoredColumn]) -> np.ndarray:
     if len(index) > _MOST_AT_ONCE:
         states[:indexed, asked] = _states_in_index(index, survivors.numbers, columns)
         return states
-    known = index.once(
-        ("states", columns), lambda: _states_in_index(index, np.arange(len(index)), columns), lambda found: found.nbytes
-    )
+    known = index.once(("states", columns), lambda: _states_in_index(index, np.arange(len(index)), columns))
     states[:indexed, asked] = known[survivors.numbers]
     return states
 
