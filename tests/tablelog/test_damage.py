@@ -161,6 +161,19 @@ def test_a_signed_part_with_a_column_of_another_type_is_damage(
         reader.columns([name])
 
 
+def test_a_part_without_the_sizes_that_its_snapshot_adds_up_is_damage(
+    table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, columns = zskip.open(table.uri)._index, ShardReader.columns
+    monkeypatch.setattr(
+        ShardReader,
+        "columns",
+        lambda reader, names: columns(reader, names) | {"size": pa.nulls(reader._rows, pa.int64())},
+    )
+    with pytest.raises(DamagedIndex, match='adds up to None in "size"'):
+        index.sizes(np.arange(len(index)))
+
+
 # --- a log entry with a right checksum whose layout nobody could have written: named, and no row is lost ---
 
 
