@@ -22,7 +22,7 @@ from zskip import plan as planning
 from zskip.core.late_loading import pc
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, size_text, unreported
 from zskip.core.schema import names_given
-from zskip.core.types import may_hold_nan
+from zskip.core.types import is_floating
 from zskip.errors import CommitConflict, InvalidOption, SqlError, UnsupportedFormat
 from zskip.language import Predicate, tree
 from zskip.language.tree import Cause
@@ -1033,7 +1033,7 @@ def _name_misspelt_functions(predicate: Predicate) -> None:
 def _is_read_differently(ranges: Ranges | None) -> bool:
     if ranges is None or pc.any(pc.fill_null(ranges.has_null, True)).as_py():
         return True
-    if not may_hold_nan(ranges.lower.type):
+    if not is_floating(ranges.lower.type):
         return False
     above = pc.fill_null(pc.or_(pc.greater(ranges.lower, 0), pc.less(ranges.upper, 0)), False)
     is_zero = pc.and_(pc.invert(above), pc.fill_null(ranges.has_value, True))

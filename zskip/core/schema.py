@@ -157,7 +157,7 @@ class Schema:
     @cached_property
     def holds_bytes(self) -> bool:
         """Whether a column, or a field nested in one, is binary."""
-        return any(_holds_bytes(field.type) for field in self.arrow)
+        return any(t.is_bytes(t.value_type(each.type)) for field in self.arrow for each in t.fields_within(field))
 
     @cached_property
     def _folded(self) -> Mapping[tuple[str, ...], list[Column]]:
@@ -197,12 +197,6 @@ class Schema:
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns.values())
-
-
-def _holds_bytes(type: pa.DataType) -> bool:
-    if t.is_dictionary(type) or t.is_run_end_encoded(type):
-        return _holds_bytes(type.value_type)
-    return t.is_bytes(type) or any(_holds_bytes(type.field(number).type) for number in range(type.num_fields))
 
 
 def _leaves(field: pa.Field, above: tuple[str, ...], nullable: bool) -> Iterator[Column]:

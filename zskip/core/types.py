@@ -13,7 +13,7 @@ import base64
 import math
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
@@ -421,11 +421,6 @@ def is_orderable(arrow: pa.DataType) -> bool:
     return of(logical_type(arrow)).form is not None
 
 
-def may_hold_nan(arrow: pa.DataType) -> bool:
-    """Whether the type has NaN, which sorts above every number and which Parquet bounds leave out."""
-    return of(logical_type(arrow)).form == "float"
-
-
 def limits(type: pa.DataType) -> tuple[int, int]:
     """The least and the greatest value of an integer, date or time type, or unscaled value of a decimal one, in its own
     units. Raises `TypeError` for another type.
@@ -446,49 +441,23 @@ def ticks(type: pa.DataType) -> pa.DataType | None:
     return pa.int32() if type.bit_width == 32 else pa.int64()
 
 
-def is_boolean(type: pa.DataType) -> bool:
-    return of(type).name == "boolean"
+def _is(entry: Type) -> Callable[[pa.DataType], bool]:
+    """Whether a type is one of an entry."""
+
+    def is_of_entry(type: pa.DataType) -> bool:
+        return of(type) is entry
+
+    return is_of_entry
 
 
-def is_integer(type: pa.DataType) -> bool:
-    return of(type).name == "integer"
-
-
-def is_floating(type: pa.DataType) -> bool:
-    return of(type).name == "float"
-
-
-def is_decimal(type: pa.DataType) -> bool:
-    return of(type).name == "decimal"
-
-
-def is_string(type: pa.DataType) -> bool:
-    return of(type).name == "string"
-
-
-def is_binary(type: pa.DataType) -> bool:
-    return of(type).name == "binary"
+is_boolean, is_integer, is_floating, is_decimal = map(_is, (_BOOLEAN, _INTEGER, _FLOAT, _DECIMAL))
+is_string, is_binary = map(_is, (_STRING, _BINARY))
+is_date, is_time, is_timestamp, is_duration = map(_is, (_DATE, _TIME, _TIMESTAMP, _DURATION))
 
 
 def is_bytes(type: pa.DataType) -> bool:
     """Whether a type is binary of variable length, in any of Arrow's forms."""
     return bool(is_binary(type) or is_large_binary(type) or is_binary_view(type))
-
-
-def is_date(type: pa.DataType) -> bool:
-    return of(type).name == "date"
-
-
-def is_time(type: pa.DataType) -> bool:
-    return of(type).name == "time"
-
-
-def is_timestamp(type: pa.DataType) -> bool:
-    return of(type).name == "timestamp"
-
-
-def is_duration(type: pa.DataType) -> bool:
-    return of(type).name == "duration"
 
 
 def integer_digits(type: pa.DataType) -> int:
@@ -550,6 +519,18 @@ def is_temporal(type: pa.DataType) -> bool:
 
 
 # The types of the values inside structs, lists and maps.
+
+
+def fields_within(field: pa.Field) -> Iterator[pa.Field]:
+    """A field, and the fields inside it at any depth, also those of encoded values.
+
+    >>> [inner.name for inner in fields_within(pa.field("s", pa.struct({"a": pa.int8(), "l": pa.list_(pa.int8())})))]
+    ['s', 'a', 'l', 'item']
+    """
+    yield field
+    type = value_type(field.type)
+    for number in range(type.num_fields):
+        yield from fields_within(type.field(number))
 
 
 def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

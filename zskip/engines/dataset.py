@@ -151,7 +151,7 @@ def _is_misread(filter: pc.Expression | None, schema: pa.Schema) -> bool:
     text = printed(filter)
     if text is None:
         return True
-    floats = [field.name for field in schema if holds_floats(field.type)]
+    floats = [field.name for field in schema if holds_floats(field)]
     return "nan" in text or ("is_in(" in text and any(name in text for name in floats))
 
 

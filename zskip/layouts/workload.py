@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip import pruning
-from zskip.core.types import may_hold_nan
+from zskip.core.types import is_floating
 from zskip.language import Predicate
 from zskip.language.tree import And, Node, Or, columns
 from zskip.layouts.reads import Boxes, LookUps, Sample
@@ -244,7 +244,7 @@ def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bo
         x = 13                  *             matches the code of 10
     """
     values = sample.distinct[column]
-    nan = pc.is_nan(values) if may_hold_nan(values.type) else pa.array(np.zeros(len(values), bool))
+    nan = pc.is_nan(values) if is_floating(values.type) else pa.array(np.zeros(len(values), bool))
     bound = pa.concat_arrays([pa.nulls(1, values.type), pc.if_else(nan, pa.scalar(None, values.type), values)])
     is_nan = np.concatenate([[False], nan.to_numpy(zero_copy_only=False)])
     is_null = np.arange(len(bound)) == 0

@@ -48,7 +48,7 @@ def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     """
     arrow_wrote = b"ARROW:schema" in (file.metadata or {})
     misread = any(_misread_type(file.schema.column(number), arrow_wrote) for number in range(len(file.schema.names)))
-    if not misread and not any(map(_holds_view, schema.types)):
+    if not misread and not any(_is_view(inner.type) for field in schema for inner in t.fields_within(field)):
         return schema
     return by_leaf(schema, file.schema, lambda type, leaf: _misread_type(leaf, arrow_wrote) or _without_view(type))
 
@@ -179,15 +179,13 @@ _VARIANT = re.compile(r" group field_id=-?\d+ (.+) \(Variant\b")
 
 def variants(schema: pa.Schema, file: ParquetSchema) -> list[str]:
     """The names of a file's columns and fields that are VARIANTs. ``schema``: the file's in Arrow."""
-    if not any(map(_may_hold_variant, schema.types)):
+    if not any(_may_be_variant(inner.type) for field in schema for inner in t.fields_within(field)):
         return []
     return _VARIANT.findall(repr(file))  # pyarrow tells the types of leaves alone
 
 
-def _may_hold_variant(type: pa.DataType) -> bool:
-    inner = [type.field(number) for number in range(type.num_fields)]
-    is_one = t.is_struct(type) and {"metadata", "value"} <= {field.name for field in inner}
-    return is_one or any(_may_hold_variant(field.type) for field in inner)
+def _may_be_variant(type: pa.DataType) -> bool:
+    return bool(t.is_struct(type)) and {"metadata", "value"} <= {field.name for field in type}
 
 
 def in_utc(type: pa.DataType) -> pa.DataType:
@@ -215,9 +213,8 @@ def _is_list_view(type: pa.DataType) -> bool:
     return bool(t.is_list_view(type) or t.is_large_list_view(type))
 
 
-def _holds_view(type: pa.DataType) -> bool:
-    is_view = _is_list_view(type) or _without_view(type) != type
-    return is_view or any(_holds_view(type.field(number).type) for number in range(type.num_fields))
+def _is_view(type: pa.DataType) -> bool:
+    return _is_list_view(type) or _without_view(type) != type
 
 
 def _without_view(leaf: pa.DataType) -> pa.DataType:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from zskip.core.option_checks import Progress, unreported
 from zskip.core.schema import Column, Schema
-from zskip.core.types import may_hold_nan, widened, widens
+from zskip.core.types import is_floating, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
 from zskip.parquet.arrow_differences import is_damage
@@ -61,7 +61,7 @@ def _incomplete_in(units: FileStatistics, path: str) -> np.ndarray:
     lacking = np.asarray(pc.or_(pc.is_null(ranges.lower), pc.is_null(ranges.upper))) & has_value
     lacking |= ~np.asarray(pc.fill_null(pc.and_(column.lower_exact, column.upper_exact), False)) & has_value
     lacking |= np.asarray(pc.is_null(column.null_count))
-    if may_hold_nan(column.lower.type):
+    if is_floating(column.lower.type):
         lacking |= np.asarray(pc.is_null(column.nan_count)) & has_value
     return np.asarray(lacking, dtype=bool)
 

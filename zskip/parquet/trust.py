@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.core.schema import join_path
-from zskip.core.types import is_orderable, may_hold_nan
+from zskip.core.types import is_orderable
 from zskip.stats.files import ColumnStatistics
 
 _SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
@@ -186,7 +186,7 @@ def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writ
             nan_count=_possible(nan_count, row_count),
         )
     distrusted = pc.greater(lower, upper)
-    if may_hold_nan(type):
+    if t.is_floating(type):
         if origin.keeps_nan:
             without = pc.fill_null(pc.invert(pc.is_nan(upper)), False)
             nan_count = pc.if_else(without, pc.fill_null(nan_count, 0), nan_count)

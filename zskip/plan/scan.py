@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from zskip.core.late_loading import engine, pc
 from zskip.core.schema import Schema
+from zskip.core.types import fields_within
 from zskip.storage import Storage
 
 if TYPE_CHECKING:
@@ -128,7 +129,11 @@ class Scan:
     @property
     def plain(self) -> bool:
         """Whether the files hold exactly the table's rows: no deleted rows, and all values, under the same names."""
-        return self.source is None or not (self.deletes or self.values or _marked(self.schema.arrow))
+        if self.source is None:
+            return True
+        # its name or id in the files
+        marked = any(inner.metadata for field in self.schema.arrow for inner in fields_within(field))
+        return not (self.deletes or self.values or marked)
 
     @property
     def rows(self) -> int | None:
@@ -213,8 +218,3 @@ class Scan:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows as a table, in the table's order and types."""
         return engine("arrow").to_arrow(self, columns)
-
-
-def _marked(fields: Iterable[pa.Field]) -> bool:
-    """Whether a field, or one inside it, has metadata: its name or id in the files."""
-    return any(field.metadata or _marked(field.type.field(n) for n in range(field.type.num_fields)) for field in fields)

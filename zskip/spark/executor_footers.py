@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema, identifier
-from zskip.core.types import may_hold_nan
 from zskip.errors import CorruptFile, ZskipError
 from zskip.parquet import footers, from_rows
 from zskip.spark.hadoop import HadoopStorage
@@ -142,7 +141,7 @@ def _with_float_statistics(spark: SparkSession, storage: Storage, schema: Schema
     names must be unique, because Spark and Hadoop spell paths differently. Raises `CorruptFile` if row counts differ
     from the footers'.
     """
-    floats = [column for column in schema if may_hold_nan(column.type) and column.path in files.row_groups.columns]
+    floats = [column for column in schema if t.is_floating(column.type) and column.path in files.row_groups.columns]
     if not floats or not len(files):
         return files
     uris = [spark_uri(storage, path) for path in files.path.to_pylist()]

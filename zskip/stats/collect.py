@@ -15,7 +15,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.late_loading import pc
 from zskip.core.schema import Column, Schema
-from zskip.core.types import is_orderable, may_hold_nan
+from zskip.core.types import is_orderable
 from zskip.stats.files import ColumnStatistics, FileStatistics
 
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
@@ -117,7 +117,7 @@ def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatisti
 def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
     values = column.encoded(rows)
     if t.is_dictionary(values.type) and (
-        may_hold_nan(column.type) or any(chunk.dictionary.null_count for chunk in values.chunks)
+        t.is_floating(column.type) or any(chunk.dictionary.null_count for chunk in values.chunks)
     ):
         values = values.cast(column.type)  # NaN and null in the dictionary, which the indices do not mark
     if (fixed := _bounds_of_slices(values, cuts)) is not None:
@@ -131,7 +131,7 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
         return ColumnStatistics(
             unknown.lower, unknown.upper, null_count, unknown.nan_count, unknown.lower_exact, unknown.upper_exact
         )
-    if may_hold_nan(column.type):
+    if t.is_floating(column.type):
         nan_count = pa.array([pc.sum(pc.is_nan(part), min_count=0).as_py() for part in slices], pa.int64())
     else:
         nan_count = pa.array(np.zeros(len(slices), np.int64))
@@ -143,7 +143,7 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
 
 def _bounds_of_slices(values: pa.ChunkedArray, cuts: np.ndarray) -> tuple[pa.Array, pa.Array] | None:
     """The bounds of all slices at once, for integers, times and floats without NULL and NaN; None for other values."""
-    floats = may_hold_nan(values.type)
+    floats = t.is_floating(values.type)
     stored = values.type if floats or t.is_integer(values.type) else t.ticks(values.type)
     if stored is None or t.is_dictionary(values.type) or values.null_count or not (np.diff(cuts) > 0).all():
         return None

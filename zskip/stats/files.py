@@ -12,7 +12,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.late_loading import pc
 from zskip.core.offsets import numbers_of_runs, offsets_of
-from zskip.core.types import is_orderable, may_hold_nan
+from zskip.core.types import is_orderable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,9 @@ class ColumnStatistics:
         def among_rows(flags: pa.BooleanArray) -> pa.BooleanArray:
             return flags if empty is None else pc.if_else(empty, False, flags)
 
+        lower, upper = self.lower, self.upper
         nulls, rest = self.null_count, pc.subtract(row_count, self.null_count)
-        if may_hold_nan(self.lower.type):
+        if t.is_floating(self.lower.type):
             # A column that is NULL in every row has no NaN, and vice versa, even if that count is unknown.
             all_null = pc.equal(self.null_count, row_count)
             all_nan = pc.equal(self.nan_count, row_count)
@@ -64,12 +65,11 @@ class ColumnStatistics:
             nulls = pc.if_else(pc.fill_null(all_nan, False), 0, self.null_count)
             rest = pc.subtract(pc.subtract(row_count, nulls), nans)
             has_nan = among_rows(pc.greater(nans, 0))
+            if _any(is_nan := pc.fill_null(pc.is_nan(lower), False)):
+                lower = pc.if_else(is_nan, pa.scalar(None, lower.type), lower)  # unknown; the upper bound still holds
         else:
             has_nan = pa.array(np.zeros(len(self), bool))
         has_null, has_value = among_rows(pc.greater(nulls, 0)), among_rows(pc.greater(rest, 0))
-        lower, upper = self.lower, self.upper
-        if t.is_floating(lower.type) and _any(nan := pc.fill_null(pc.is_nan(lower), False)):
-            lower = pc.if_else(nan, pa.scalar(None, lower.type), lower)  # unknown; the upper bound still holds
         if is_orderable(lower.type):
             reversed_ = pc.fill_null(pc.greater(lower, upper), False)
             if _any(reversed_):

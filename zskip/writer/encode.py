@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from zskip.core import types as t
 from zskip.core.casts import flattened
 from zskip.core.schema import split_path
-from zskip.core.types import logical_type, may_hold_nan
+from zskip.core.types import logical_type
 from zskip.stats import FileStatistics
 from zskip.writer.storable import TESTED_ROWS, first_values
 
@@ -171,7 +171,7 @@ def columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
     counted = {
         ".".join(split_path(path))
         for path, column in units.columns.items()
-        if may_hold_nan(column.lower.type) and pc.sum(column.nan_count).as_py() != 0
+        if t.is_floating(column.lower.type) and pc.sum(column.nan_count).as_py() != 0
     }
     with_lists = [field.name for field in rows.schema if _has_listed_floats(field.type)]
     return counted | {
@@ -188,7 +188,7 @@ def _has_listed_floats(type: pa.DataType, listed: bool = False) -> bool:
     if t.is_nested(type):
         below = (type.field(index).type for index in range(type.num_fields))
         return any(_has_listed_floats(inner, listed or not t.is_struct(type)) for inner in below)
-    return listed and may_hold_nan(type)
+    return listed and t.is_floating(type)
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:

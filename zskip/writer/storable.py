@@ -49,8 +49,7 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
             )
         names[name.lower()] = name
     for field in schema:
-        _require_storable(field.type, field.name)
-        _refuse_variants(field)
+        _require_storable(field, field.name)
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
     for field in () if _parquet_error(kept) is None else kept:
         if (error := _parquet_error(pa.schema([field]))) is not None:
@@ -69,7 +68,10 @@ def _parquet_error(schema: pa.Schema) -> Exception | None:
     return None
 
 
-def _require_storable(type: pa.DataType, path: str) -> None:
+def _require_storable(field: pa.Field, path: str) -> None:
+    if (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant":
+        raise _variant_refused(field.name)
+    type = field.type
     inner = [type.field(number) for number in range(type.num_fields)]
     names = [field.name for field in inner]
     if t.is_struct(type) and len(set(names)) < len(names):
@@ -77,15 +79,8 @@ def _require_storable(type: pa.DataType, path: str) -> None:
         raise SchemaError(f'The struct "{path}" has several fields "{twice}": nothing tells them apart. Rename one.')
     if t.is_fixed_size_list(type) and type.list_size == 0:  # Arrow writes them, and cannot read them again
         raise SchemaError(f'The column "{path}" has lists of the fixed size 0: cast it to {pa.list_(type.value_type)}.')
-    for field in inner:
-        _require_storable(field.type, f"{path}.{field.name}")
-
-
-def _refuse_variants(field: pa.Field) -> None:
-    if (field.metadata or {}).get(b"ARROW:extension:name") == b"arrow.parquet.variant":
-        raise _variant_refused(field.name)
-    for number in range(field.type.num_fields):
-        _refuse_variants(field.type.field(number))
+    for each in inner:
+        _require_storable(each, f"{path}.{each.name}")
 
 
 def refuse_variants_of_file(schema: pa.Schema, file: ParquetSchema, path: str) -> None:

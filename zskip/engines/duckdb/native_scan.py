@@ -105,7 +105,7 @@ def read_of_files(
     # The default, "filename", may be one of the table's columns.
     by_path = form is None and in_folders is None and bool(partition_by)
     file = file_column or (file_column_name(taken) if by_path else None)
-    options = _Options(any(holds_floats(type) for type in stored.types), file, in_folders or {}, guard)
+    options = _Options(any(map(holds_floats, stored)), file, in_folders or {}, guard)
     # From the footer of a single file DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A UNION ALL
     # prevents that; where it would hide columns, a schema does, under which DuckDB 2.0 fails to read a struct by field.
     footer_maximum = len(files) == 1 and options.may_hold_nan
@@ -394,12 +394,10 @@ def _partition_value(file: str, folder: str, type: str) -> str:
     return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
 
 
-def holds_floats(arrow: pa.DataType) -> bool:
-    if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
-        return holds_floats(arrow.value_type)
-    if isinstance(arrow, DuckdbType):
-        return True  # a VARIANT may hold any value
-    return bool(t.is_floating(arrow)) or any(holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+def holds_floats(field: pa.Field) -> bool:
+    """Whether a column may hold floats, at any depth, as those of a VARIANT may."""
+    types = (t.value_type(inner.type) for inner in t.fields_within(field))
+    return any(t.is_floating(type) or isinstance(type, DuckdbType) for type in types)
 
 
 def _refuse_ambiguous(names: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema
-from zskip.core.types import is_orderable, may_hold_nan
+from zskip.core.types import is_orderable
 from zskip.errors import (
     CorruptFile,
     DamagedIndex,
@@ -342,7 +342,7 @@ def judge(
         return missing, advice
     if pc.any(pc.is_null(known.null_count)).as_py():
         return "null counts are missing: IS NULL skips nothing", advice
-    if may_hold_nan(column.type) and pc.any(pc.is_null(known.nan_count)).as_py():
+    if t.is_floating(column.type) and pc.any(pc.is_null(known.nan_count)).as_py():
         return "NaN may hide above the upper bound: x > … skips nothing", advice
     return "", ""
 
