@@ -40,7 +40,7 @@ from zskip.errors import (
     first_line,
 )
 from zskip.stats import ColumnStatistics, DataFiles
-from zskip.stats.collect import shorten_lower, shorten_upper
+from zskip.stats.collect import shortened
 from zskip.storage import Staged, Storage, hive, open_storage
 from zskip.storage.local import LocalStorage
 from zskip.table_formats.source import (
@@ -756,8 +756,8 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
         column = schema.columns[path]
         if column.parts[0] in partition_by:
             continue
-        lower = shorten_lower(known.lower, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.lower
-        upper = shorten_upper(known.upper, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.upper
+        short = shortened(known, _LONGEST_TEXT)
+        lower, upper = short.lower, short.upper
         nans = known.nan_count.to_pylist()
         if t.is_floating(column.type):
             # Other readers apply the upper bound to all rows, and NaN sorts above it.

@@ -63,12 +63,9 @@ class Totals:
     @staticmethod
     def of(parts: Sequence[Totals]) -> Totals:
         """The sum of the parts."""
-        return Totals(
-            sum(part.files for part in parts),
-            sum(part.row_groups for part in parts),
-            None if any(part.rows is None for part in parts) else sum(part.rows or 0 for part in parts),
-            None if any(part.bytes is None for part in parts) else sum(part.bytes or 0 for part in parts),
-        )
+        counts = [[getattr(part, one.name) for part in parts] for one in fields(Totals)]
+        sums: list[Any] = [None if None in count else sum(count) for count in counts]
+        return Totals(*sums)
 
     def to_json(self) -> dict[str, int | None]:
         return {one.name: getattr(self, one.name) for one in fields(self)}

@@ -24,7 +24,7 @@ from zskip.writer.open_source import open_source, session_of
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
 from zskip.writer.row_source import RowSource, of_reader
-from zskip.writer.write import Written, available_cores, write_files
+from zskip.writer.write import Written, write_files
 
 
 class Rows(Protocol):
@@ -78,7 +78,7 @@ def _rows_of_files(index: Index, numbers: np.ndarray) -> RowSource:
 def _map(
     storage: Storage, function: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
 ) -> Generator[Any, None, None]:
-    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-map") as pool:
+    with ThreadPoolExecutor(options.cores, thread_name_prefix="zskip-map") as pool:
         try:
             yield from pool.map(function, items)
         except BaseException:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.writer.key_match import key_hashes, require_no_null
 from zskip.writer.row_source import RowSource
-from zskip.writer.scatter import FILE_NUMBER, Pieces, SpillFolders, popped, split
+from zskip.writer.scatter import FILE_NUMBER, MakeFolder, Pieces, popped, split
 
 _HASHED = 256  # groups of keys, of which a part takes as many as fit
 
@@ -31,7 +31,7 @@ class Batch:
     numbers: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(source: RowSource, on: Sequence[str], most_bytes: int, folders: SpillFolders) -> Batch:
+    def of(source: RowSource, on: Sequence[str], most_bytes: int, make_folder: MakeFolder) -> Batch:
         """Read a source. ``on``: the key columns · ``most_bytes``: of a part. Raises `InvalidOption` for a NULL key."""
         tables = _without_null(source, on)
         held, size = [], 0
@@ -45,7 +45,7 @@ class Batch:
             for table in held:
                 pieces.add(0, table)
             return Batch(source.schema, pieces, ((0,),))
-        pieces = Pieces(folders.make())
+        pieces = Pieces(make_folder())
         for table in chain(popped(held), tables):
             group = (key_hashes(table, on) % _HASHED).astype(np.int64)
             for number, rows in split(table, group, np.arange(_HASHED), pieces.takes):

@@ -30,7 +30,7 @@ from zskip.writer.append import kept_options, look_ups_of, require_managed, size
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.key_match import FileRows, Keys
 from zskip.writer.options import WriteOptions
-from zskip.writer.write import Written, available_cores, rewrite_files
+from zskip.writer.write import Written, rewrite_files
 
 
 @may_meet_vacuums
@@ -114,7 +114,7 @@ def _rewritten(
         return partly, backend.write(rows, index.storage, base.schema, sized, partial(look_ups_of, index, kept), staged)
     if (listed := _listed_keys(matching)) is not None:
         rows_of = FileRows(index, base.schema.arrow)
-        keys = listed.in_files(rows_of, partly, kept.threads or available_cores())
+        keys = listed.in_files(rows_of, partly, kept.cores)
         partly = np.array(list(keys), np.int64)
         matched = np.array([len(each.rows) for each in keys.values()], np.int64)
 

@@ -162,6 +162,18 @@ class WriteOptions:
         return f"_data/{folder}{name}.pq" if self.hidden else f"{folder}{name}.parquet"
 
     @property
+    def cores(self) -> int:
+        """The greatest number of threads: by default the number of cores that this process may use."""
+        return self.threads or (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
+
+    @property
+    def memory(self) -> int:
+        """The bytes of memory to use: by default half of those that are free."""
+        return int(self.memory_limit or _free_memory() // 2)
+
+    @property
     def sized_by_bytes(self) -> bool:
         """Whether the number of files depends on the size of the rows on disk."""
         return self.files is None and self.rows_per_file is None
@@ -183,6 +195,18 @@ class WriteOptions:
         """Report the progress of a phase to the callback, if there is one."""
         if self.progress is not None:
             self.progress(phase, done, total)
+
+
+def _free_memory() -> int:
+    """The bytes of free memory, within the limit of the control group."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    try:
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
+            return max(0, min(free, int(most.read()) - int(used.read())))
+    except (OSError, ValueError):
+        return free  # there is no control group, or it sets no limit
 
 
 def require_seed(seed: object) -> None:

@@ -25,7 +25,6 @@ from zskip.writer.append import require_managed
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
 from zskip.writer.star import Star, as_recorded
-from zskip.writer.write import available_cores
 
 
 @may_meet_vacuums
@@ -42,7 +41,7 @@ def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tu
         return base, JoinsRefreshed(base.version, 0, star.unjoined)
     files = index.data_files().take(stale)
     read = partial(attributes_of_file, storage, base.schema.arrow, base.partition_by, star)
-    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-joins") as pool:
+    with ThreadPoolExecutor(options.cores, thread_name_prefix="zskip-joins") as pool:
         renewed = with_attributes(files, star, list(pool.map(read, paths_and_row_counts(files))))
     snapshot = commit(
         storage,

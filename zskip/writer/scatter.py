@@ -15,9 +15,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -172,30 +172,27 @@ def spill_options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
 _TESTED_ROWS, _WORTHWHILE = 16_384, 0.5
 
 
-# Make a stream repeatable by keeping its rows in memory or in a spill file; and measure the free memory.
+# Make a stream repeatable by keeping its rows in memory or in a spill file.
 
 
-class SpillFolders:
-    """Creates folders for spill files below ``parent``, and removes them on success, error and interrupt."""
-
-    def __init__(self, parent: str | os.PathLike[str] | None) -> None:
-        self._parent = parent
-        self._cleanup = ExitStack()
-
-    def __enter__(self) -> SpillFolders:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._cleanup.close()
-
-    def make(self) -> str:
-        """Create a folder, and return its path."""
-        folder = tempfile.mkdtemp(prefix="zskip-spill-", dir=self._parent)
-        self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        return folder
+MakeFolder: TypeAlias = Callable[[], str]
+"""Makes a folder for spill files, and returns its path."""
 
 
-def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> RowSource:
+@contextmanager
+def spill_folders(parent: str | os.PathLike[str] | None) -> Iterator[MakeFolder]:
+    """Makes folders for spill files below ``parent``, and removes them on success, error and interrupt."""
+    with ExitStack() as cleanup:
+
+        def make() -> str:
+            folder = tempfile.mkdtemp(prefix="zskip-spill-", dir=parent)
+            cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
+
+        yield make
+
+
+def repeatable(source: RowSource, most_bytes: int, make_folder: MakeFolder, report: Callable[[int], None]) -> RowSource:
     """A repeatable source of the same rows: in memory up to ``most_bytes``, else in a spill file.
 
     ``report``: called with the number of rows read so far.
@@ -206,7 +203,7 @@ def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report
     for part in source.parts(None):
         pieces.add(0, part())
         if not pieces.is_spilled and pieces.bytes(0) > most_bytes:
-            kept, pieces = pieces, Pieces(folders.make())
+            kept, pieces = pieces, Pieces(make_folder())
             for table in popped(kept.take(0)):
                 pieces.add(0, table)
         report(pieces.rows(0))
@@ -218,15 +215,3 @@ def popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
     tables.reverse()
     while tables:
         yield tables.pop()
-
-
-def free_memory() -> int:
-    """The bytes of free memory, within the limit of the control group."""
-    import psutil
-
-    free = int(psutil.virtual_memory().available)
-    try:
-        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
-            return max(0, min(free, int(most.read()) - int(used.read())))
-    except (OSError, ValueError):
-        return free  # there is no control group, or it sets no limit

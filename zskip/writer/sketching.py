@@ -31,8 +31,7 @@ from zskip.tablelog.snapshot import SketchRecord, Snapshot, with_segments
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
-from zskip.writer.scatter import SpillFolders, free_memory
-from zskip.writer.write import available_cores
+from zskip.writer.scatter import spill_folders
 
 _MEMORY_SHARE = 0.5
 
@@ -236,11 +235,10 @@ def segments_of(
     options: WriteOptions,
 ) -> tuple[SketchRecord, ...]:
     """Build the segments of files. ``keys_by_file``: the keys of each file by sketch, in the order of the paths."""
-    limit = int(options.memory_limit or free_memory() // 2)
-    with SpillFolders(options.temp_directory) as folders:
-        builder = SketchBuilder(names, int(limit * _MEMORY_SHARE), folders.make)
+    with spill_folders(options.temp_directory) as make_folder:
+        builder = SketchBuilder(names, int(options.memory * _MEMORY_SHARE), make_folder)
         for done, (path, keys) in enumerate(zip(paths, keys_by_file, strict=True), 1):
             builder.add(path, keys)
             options.report("sketch", done, len(paths))
         by_path = dict(zip(paths, ids.tolist(), strict=True))
-        return published(drafts, builder, by_path, options.threads or available_cores())
+        return published(drafts, builder, by_path, options.cores)

@@ -55,9 +55,9 @@ from zskip.writer.key_match import FileRows, Keys, Matches
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import partition_numbers
 from zskip.writer.row_source import RowSource, of_tables
-from zskip.writer.scatter import Pieces, SpillFolders
+from zskip.writer.scatter import MakeFolder, Pieces, spill_folders
 from zskip.writer.storable import storable_rows, storable_schema
-from zskip.writer.write import Written, available_cores, memory_limit_of, rewrite_files, write_files
+from zskip.writer.write import Written, rewrite_files, write_files
 
 _ATTEMPTS = 50
 # The share of the memory limit for a part of the batch: its rows are in memory twice while they are sorted by file, and
@@ -88,8 +88,8 @@ def upsert(
     on = _key_columns(on, base.schema)
     table_id = base.table_id
     _schema_after(Index(storage, base), source.schema)  # what does not fit is refused before it is read
-    with SpillFolders(options.temp_directory) as folders:
-        rows = Batch.of(source, on, _part_bytes(options), folders)
+    with spill_folders(options.temp_directory) as make_folder:
+        rows = Batch.of(source, on, _part_bytes(options), make_folder)
         for _ in range(_ATTEMPTS):
             if not rows.rows or (batch is not None and base.applications.get(batch[0], -1) >= batch[1]):
                 return base, Upserted(base.version, 0, 0, 0)
@@ -119,8 +119,8 @@ def upsert_source(
     _schema_after(index, source.schema)
     # What no upsert can change is refused before rows are read: their keys may have no place in such a table.
     table.require_replaceable(index, np.zeros(0, np.int64))
-    with SpillFolders(options.temp_directory) as folders:
-        rows = Batch.of(source, on, _part_bytes(options), folders)
+    with spill_folders(options.temp_directory) as make_folder:
+        rows = Batch.of(source, on, _part_bytes(options), make_folder)
         for _ in range(_ATTEMPTS):
             snapshot = index.snapshot
             if snapshot.details["table"] != identity:
@@ -183,14 +183,14 @@ def _schema_after(index: Index, given: pa.Schema) -> pa.Schema:
 
 def _part_bytes(options: WriteOptions) -> int:
     """The bytes of the batch that are in memory together."""
-    return min(int(memory_limit_of(options) * _PART_SHARE), _LARGEST_PART)
+    return min(int(options.memory * _PART_SHARE), _LARGEST_PART)
 
 
 @contextmanager
 def _begun(index: Index, batch: Batch, on: Sequence[str], kept: WriteOptions) -> Iterator[_Upsert]:
     """An attempt, whose spill files are removed after it."""
-    with SpillFolders(kept.temp_directory) as folders:
-        yield _Upsert(index, batch, on, kept, folders)
+    with spill_folders(kept.temp_directory) as make_folder:
+        yield _Upsert(index, batch, on, kept, make_folder)
 
 
 class _Upsert:
@@ -201,18 +201,18 @@ class _Upsert:
     """
 
     def __init__(
-        self, index: Index, batch: Batch, on: Sequence[str], kept: WriteOptions, folders: SpillFolders
+        self, index: Index, batch: Batch, on: Sequence[str], kept: WriteOptions, make_folder: MakeFolder
     ) -> None:
         self.index, self.base, self.batch, self.on, self.kept = index, index.snapshot, batch, tuple(on), kept
         arrow = _schema_after(index, batch.schema)
         self.schema = Schema(arrow)
-        self.threads = kept.threads or available_cores()
+        self.threads = kept.cores
         self._by = [column.path for column in self.base.indexed.orderable(kept.by)]
         self._rows_of = FileRows(index, arrow)
-        self.inserted = Pieces(folders.make() if batch.pieces.is_spilled else None)
+        self.inserted = Pieces(make_folder() if batch.pieces.is_spilled else None)
         # For each file, the rows of the batch that take a place in it, with the number of the row that they replace;
         # and the rows that go without one in their place.
-        self._placed = Pieces(folders.make() if batch.pieces.is_spilled else None)
+        self._placed = Pieces(make_folder() if batch.pieces.is_spilled else None)
         self._dropped: dict[int, list[NDArray[np.uint32]]] = {}
         self.updated = sum(map(self._match, batch.parts()))
         self.files = np.array(sorted(self._dropped), np.int64)

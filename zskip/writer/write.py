@@ -8,7 +8,6 @@ One thread per core processes parts and buckets; Arrow and numpy release Python'
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -54,11 +53,11 @@ from zskip.writer.row_sample import LARGEST, RowSample, sample_size, shortened
 from zskip.writer.row_source import Part, RowSource
 from zskip.writer.scatter import (
     FILE_NUMBER,
+    MakeFolder,
     Pieces,
-    SpillFolders,
-    free_memory,
     in_parallel,
     repeatable,
+    spill_folders,
     split,
 )
 from zskip.writer.star import Star
@@ -145,30 +144,19 @@ def _begun(
 ) -> Iterator[_Write]:
     """A write, whose threads end with it, after an error too."""
     with ExitStack() as cleanup:
-        folders = cleanup.enter_context(SpillFolders(options.temp_directory))
-        cores = options.threads or available_cores()
-        pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
+        make_folder = cleanup.enter_context(spill_folders(options.temp_directory))
+        pool = ThreadPoolExecutor(options.cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
-        limit = memory_limit_of(options)
+        limit = options.memory
         builder = None
         if options.sketches:
             names = named_sketches(options.sketches, schema)
-            builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make)
+            builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), make_folder)
         star = None if options.star is None else options.star(storage)
         if star is not None:
             star.require_distinct_names(schema)
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
-        yield _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star, staged)
-
-
-def memory_limit_of(options: WriteOptions) -> int:
-    """The bytes of memory that a write may use: by default half of those that are free."""
-    return int(options.memory_limit or free_memory() // 2)
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        yield _Write(storage, schema, options, make_folder, pool, limit, look_ups, builder, star, staged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +200,8 @@ class _Write:
     storage: Storage
     schema: Schema
     options: WriteOptions
-    folders: SpillFolders
+    make_folder: MakeFolder
     pool: ThreadPoolExecutor
-    cores: int
     limit: int
     look_ups: ReadLookUps | None
     sketches: SketchBuilder | None
@@ -230,7 +217,7 @@ class _Write:
 
     def run(self, source: RowSource, routing: Routing | None) -> Written:
         most = int(self.limit * _RESIDENT_SHARE)
-        source = repeatable(source, most, self.folders, partial(self.options.report, "read", total=None))
+        source = repeatable(source, most, self.make_folder, partial(self.options.report, "read", total=None))
         if self.star is not None:
             source = self.star.joined(source)
         profile = self._profile(source)
@@ -286,7 +273,7 @@ class _Write:
         alone = 0 if self.options.memory_limit is None else 1
         files: list[_Files] = []
         for some in (items[:alone], items[alone:]):
-            for file in in_parallel(self.pool, replaced, some, self.cores + 1):
+            for file in in_parallel(self.pool, replaced, some, self.options.cores + 1):
                 files.extend([] if file is None else [file])
         return self._written(Routing((), ((),), ()), files, sum(file.rows for file in files))
 
@@ -298,7 +285,7 @@ class _Write:
         if self.sketches is not None:
             data_files = replace(data_files, id=new_ids(len(data_files)))
             ids = dict(zip(data_files.path.to_pylist(), data_files.id.to_pylist(), strict=True))
-            segments = published(self.drafts, self.sketches, ids, self.cores)
+            segments = published(self.drafts, self.sketches, ids, self.options.cores)
         return Written(routing, data_files, rows, max(1, -(-rows // max(len(data_files), 1))), segments)
 
     def _profile(self, source: RowSource) -> _RowProfile:
@@ -342,7 +329,7 @@ class _Write:
             return table, keys, np.bincount(numbers, minlength=len(keys))
 
         for table, keys, tally in in_parallel(
-            self.pool, load, source.parts(given or source.schema.names[:1]), self.cores + 1
+            self.pool, load, source.parts(given or source.schema.names[:1]), self.options.cores + 1
         ):
             sample.add(table, rows)
             rows += table.num_rows
@@ -361,13 +348,13 @@ class _Write:
         """Empty buckets for ``size`` bytes, and the bucket of each file."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = (
-            max(4 * self.cores, size // _LEAST_BUCKET)
+            max(4 * self.options.cores, size // _LEAST_BUCKET)
             if in_memory
-            else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
+            else max(1, -(-size * self.options.cores // int(self.limit * _BUCKET_SHARE * 2)))
         )
         count = max(1, min(files, wanted, _MOST_BUCKETS))
         bucket_of = np.arange(max(files, 1)) * count // max(files, 1)
-        return Pieces(None if in_memory else self.folders.make()), bucket_of
+        return Pieces(None if in_memory else self.make_folder()), bucket_of
 
     def _scatter(
         self,
@@ -390,7 +377,7 @@ class _Write:
         done = 0
         # A part is in memory up to three times: as read, in transit types, and sorted by file.
         window = int(self.limit * _PARTS_SHARE) // max(3 * profile.part_bytes, 1)
-        window = min(max(window, 1), self.cores + 1)
+        window = min(max(window, 1), self.options.cores + 1)
         for pieces in in_parallel(self.pool, scattered, source.parts(None), window):
             for bucket, rows in pieces:
                 buckets.add(bucket, rows)
@@ -421,7 +408,7 @@ class _Write:
 
         files: list[_Files] = []
         done = 0
-        for written in in_parallel(self.pool, write_bucket, buckets, 2 * self.cores):
+        for written in in_parallel(self.pool, write_bucket, buckets, 2 * self.options.cores):
             files.extend(written)
             done += sum(each.rows for each in written)
             pa.default_memory_pool().release_unused()

@@ -89,7 +89,8 @@ def cluster(
         if number:
             # The commit before this one made another version.
             with _unless_changed(source):
-                index, each = _moved(index_of(source), each)
+                index = index_of(source)
+                each = _moved(index, each)
         made = _lay_out(source, index, each, options, runs)
         source, version, runs, written = made.source, made.version, made.runs, written + made.files
     return Clustered(version, files, size, written)
@@ -210,13 +211,13 @@ def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, 
     return _Made(replaced.source, replaced.version, runs, len(replaced.paths))
 
 
-def _moved(index: Index, chosen: _Set) -> tuple[Index, _Set]:
+def _moved(index: Index, chosen: _Set) -> _Set:
     """The same files in a newer index. Raises `CommitConflict` if some are gone."""
     everything = find_survivors(index, None)
     numbers = np.flatnonzero(np.asarray(pc.is_in(everything.relative_paths, value_set=chosen.files.relative_paths)))
     if len(numbers) < len(chosen.files):
         raise CommitConflict("Another writer removed files that were to be merged.")
-    return index, replace(chosen, files=everything.narrowed(numbers))
+    return replace(chosen, files=everything.narrowed(numbers))
 
 
 @contextmanager
