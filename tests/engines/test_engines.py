@@ -635,3 +635,21 @@ def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, tmp_path: Pa
     for read in (plan.to_arrow, plan.to_duckdb, lambda: list(plan.to_batches())):
         with pytest.raises(TableNotFound, match="1 of the 1 files that were planned"):
             read()
+
+
+def test_a_database_that_an_error_of_duckdb_has_ended_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"x": range(10)})
+    found = plan_of(build_table(tmp_path / "t", rows, by="x"), "x < 3")
+    before, quiet = arrow._database(os.getpid()), arrow._quiet
+    failures = [duckdb.FatalException("database has been invalidated because of a previous fatal error")]
+
+    def fails_once(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        if failures:
+            raise failures.pop()
+        return quiet(con)
+
+    monkeypatch.setattr(arrow, "_quiet", fails_once)
+    assert found.to_arrow() == rows.slice(0, 3)
+    assert arrow._database(os.getpid()) is not before

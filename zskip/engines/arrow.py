@@ -114,16 +114,11 @@ def _cursor() -> duckdb.DuckDBPyConnection:
     """A connection to the process's database, or to a new one if an internal error has invalidated that."""
     import duckdb
 
-    number = len(_ended)
     try:
-        return _quiet(_database(os.getpid(), number).cursor())
+        return _quiet(_database(os.getpid()).cursor())
     except duckdb.FatalException:
-        _ended.add(number)
-        return _quiet(_database(os.getpid(), len(_ended)).cursor())
-
-
-_ended: set[int] = set()
-"""The numbers of databases that DuckDB has invalidated."""
+        _database.cache_clear()
+        return _quiet(_database(os.getpid()).cursor())
 
 
 def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -132,7 +127,7 @@ def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 @functools.cache
-def _database(process: int, number: int) -> duckdb.DuckDBPyConnection:
+def _database(process: int) -> duckdb.DuckDBPyConnection:
     """The database with which this process reads local files, shared because starting one outlasts small scans.
 
     A forked process needs its own, because it lacks its parent's threads. The file cache is off: another program may
@@ -140,7 +135,7 @@ def _database(process: int, number: int) -> duckdb.DuckDBPyConnection:
     """
     import duckdb
 
-    return duckdb.connect(f":memory:zskip-{process}-{number}", config={"enable_external_file_cache": False})
+    return duckdb.connect(config={"enable_external_file_cache": False})
 
 
 def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:

@@ -269,11 +269,12 @@ class LocalStorage:
 
     def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
         """Every folder from the files up to the table's parent, deepest first."""
-        inner = {
-            "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(1, len(parts))
-        }
-        ordered = sorted(inner, key=lambda folder: (-folder.count("/"), folder))
-        return [*(f"{self.uri}/{folder}" for folder in ordered), self.uri, str(self.local.parent)]
+        inner: set[str] = set()
+        for path in paths:
+            while (path := path.rpartition("/")[0]) and path not in inner:
+                inner.add(path)
+        deepest_first = sorted(inner, key=len, reverse=True)  # a folder's path is longer than that of the one above it
+        return [*(f"{self.uri}/{folder}" for folder in deepest_first), self.uri, str(self.local.parent)]
 
     def move(self, source: str, target: str) -> None:
         located = self._locate(target)
