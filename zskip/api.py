@@ -193,10 +193,10 @@ def _refuse_own_source(storage: Storage, source: Any) -> None:
 def _refuse_others(storage: Storage) -> None:
     """Raise `TableExists` for a folder with Parquet files of others, which readers of the folder would take for the
     table's, and `ForeignTable` for a table of another format. Files that a write has left which was killed are none."""
-    refuse_folder(storage)
     found = storage.list(hidden=False).parquet()
     others = found.take(np.asarray(runs_of(found.path).is_null()))
     if len(others):
+        refuse_folder(storage)
         raise TableExists(
             f"{storage.uri} holds Parquet files that would not be part of the table: {others.path[0]}"
             f"{f' and {len(others) - 1:,} more' if len(others) > 1 else ''}. Lay them out in place by "

@@ -63,8 +63,9 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         if content is not None:
             content = with_footers(source, content) if source.deep else content
             made = _added(source, parts, known, content)
-            if isinstance(parts, LocalStorage) and not parts.durable:
-                _vacuum_at_intervals(parts, made)
+            in_cache = isinstance(parts, LocalStorage) and not parts.durable
+            if in_cache and made.version % _VERSIONS_PER_VACUUM == 0:
+                vacuum(parts, older_than=_REPLACED)
             return made
     content = with_footers(source, source.read()) if source.deep else source.read()
     files, sketches, layout = content.files, tuple[SketchRecord, ...](), None
@@ -189,12 +190,6 @@ def cache_of(source: Source) -> LocalStorage:
             "XDG_CACHE_HOME, or keep the index of the table in its own folder: zskip.attach(path)."
         ) from error
     return LocalStorage(folder, durable=False)
-
-
-def _vacuum_at_intervals(parts: LocalStorage, made: Snapshot) -> None:
-    """Vacuum the side-car in the cache once every 64 versions."""
-    if made.version % _VERSIONS_PER_VACUUM == 0:
-        vacuum(parts, older_than=_REPLACED)
 
 
 def _remove_unused(root: Path) -> None:

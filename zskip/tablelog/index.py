@@ -169,11 +169,15 @@ class Index:
         known = [path for path in paths if path in self.schema.columns]
         with self._lock:
             missing = [path for path in known if (level, shard, path) not in self._kept]
-        read = reader.ranges(missing) if missing else None
+
+        def read(columns: Sequence[str]) -> Statistics:
+            return reader.statistics(columns, exactness=False).statistics()
+
+        found = read(missing) if missing else None
         row_count = self.once(
             (level, shard, None),
             lambda: self._checked_total(
-                shard, "row_count", reader.row_count() if read is None else read.row_count, level
+                shard, "row_count", reader.row_count() if found is None else found.row_count, level
             ),
         )
         columns: dict[str, Ranges] = {}
@@ -181,7 +185,7 @@ class Index:
             columns[path] = self.once(
                 (level, shard, path),
                 # Another thread may have evicted the column since it was looked up.
-                lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
+                lambda path=path: (found if path in missing and found else read([path])).columns[path],  # type: ignore[misc]
             )
         return Statistics(row_count, columns)
 

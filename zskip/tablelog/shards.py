@@ -27,7 +27,7 @@ from zskip.core.schema import Schema
 from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.parquet.arrow_differences import is_damage
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.collect import LONGEST_BOUND, shorten_lower, shorten_upper, shortened
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
@@ -285,15 +285,12 @@ class ShardReader:
         """The row count of each unit."""
         return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
 
-    def ranges(self, paths: Sequence[str]) -> Statistics:
-        """The ranges of these columns, for pruning; exactness, which only min() and max() need, is not read."""
-        return self._statistics(paths, _PROVING).statistics()
+    def statistics(self, paths: Sequence[str], *, exactness: bool = True) -> FileStatistics:
+        """The statistics of these columns, one slot per unit; columns that the schema lacks are left out.
 
-    def statistics(self, paths: Sequence[str]) -> FileStatistics:
-        """The statistics of these columns, one slot per unit; columns that the schema lacks are left out."""
-        return self._statistics(paths, _FIELDS)
-
-    def _statistics(self, paths: Sequence[str], fields: Sequence[str]) -> FileStatistics:
+        ``exactness``: whether to read it. Only min() and max() need it, and pruning does not.
+        """
+        fields = _FIELDS if exactness else _PROVING
         wanted = {path: self._schema.columns[path].type for path in paths if path in self._schema.columns}
         read = self.columns(["row_count", *(f"{path}.{name}" for path in wanted for name in fields)])
         row_count = read.get("row_count", pa.nulls(self._rows, pa.int64()))
