@@ -135,8 +135,8 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
         nan_count = pa.array([pc.sum(pc.is_nan(part), min_count=0).as_py() for part in slices], pa.int64())
     else:
         nan_count = pa.array(np.zeros(len(slices), np.int64))
-    ends = [_bounds(part) for part in slices]
-    lower, upper = (_of_scalars([each[side] for each in ends], column.type) for side in (0, 1))
+    ends = [ends_of(part) for part in slices]
+    lower, upper = (of_scalars([each[side] for each in ends], column.type) for side in (0, 1))
     exact = pc.if_else(pc.is_valid(lower), True, None)
     return shortened(ColumnStatistics(lower, upper, null_count, nan_count, exact, exact), LONGEST_BOUND)
 
@@ -154,12 +154,12 @@ def _bounds_of_slices(values: pa.ChunkedArray, cuts: np.ndarray) -> tuple[pa.Arr
     return pa.array(lower, stored).view(values.type), pa.array(upper, stored).view(values.type)
 
 
-def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
+def ends_of(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
     """The least and the greatest value that is neither null nor NaN; null scalars if there is none."""
     if t.is_dictionary(values.type):
         plain = pa.bool_() if values.num_chunks == 0 else values.type.value_type
         used = [chunk.dictionary.take(chunk.indices.unique().drop_null()) for chunk in values.chunks]
-        return _bounds(pa.chunked_array(used, plain))
+        return ends_of(pa.chunked_array(used, plain))
     if t.is_duration(values.type):
         # Arrow's kernels do not compare durations; their integers have the same order.
         ticks = pc.min_max(values.cast(pa.int64()))
@@ -176,7 +176,8 @@ def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
     return lower, upper
 
 
-def _of_scalars(bounds: Sequence[pa.Scalar], type: pa.DataType) -> pa.Array:
+def of_scalars(bounds: Sequence[pa.Scalar], type: pa.DataType) -> pa.Array:
+    """Scalars as an array. Not by Python's values: decimals of other writers may have more digits than their type."""
     return pa.concat_arrays(
         [pa.nulls(0, type), *(pa.repeat(one, 1).cast(type) if one.is_valid else pa.nulls(1, type) for one in bounds)]
     )

@@ -204,10 +204,10 @@ class Index:
 
     def files_at(self, numbers: np.ndarray, paths: Sequence[str]) -> FileUnits:
         """The files with these numbers (ascending), with the ranges of these columns; only their shards are read."""
-        parts = [self._shard_statistics("file", shard, paths).take(rows) for shard, rows in self._by_shard(numbers)]
+        parts = [self._shard_statistics("file", shard, paths).take(rows) for shard, rows in self.by_shard(numbers)]
         return FileUnits(numbers, _concat(parts))
 
-    def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    def by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """The shards of these files (ascending), each with the rows of its files in the shard."""
         ends = np.searchsorted(files, self.first_file)
         hit = np.flatnonzero(np.diff(ends))
@@ -219,7 +219,7 @@ class Index:
             return self._checked_total(shard, name, self._reader("file", shard).columns([name]).get(name, unknown))
 
         parts = []
-        for shard, rows in self._by_shard(files):
+        for shard, rows in self.by_shard(files):
             column = self.once(("column", shard, name), partial(read, shard))
             parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
         return pa.concat_arrays(parts) if parts else pa.array([], type)
@@ -283,7 +283,7 @@ class Index:
 
     def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
         """Bounds, counts and exactness of files by number (ascending), which aggregates need and pruning does not."""
-        parts = [self._reader("file", shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
+        parts = [self._reader("file", shard).statistics(paths).take(rows) for shard, rows in self.by_shard(files)]
         return FileStatistics.concat(parts) if parts else FileStatistics(pa.array([], pa.int64()), {})
 
     # --- one unit per row group ---
@@ -305,7 +305,7 @@ class Index:
     def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
         """The row groups of files by number (ascending), with the ranges of these columns."""
         owners, numbers, parts = [], [], []
-        for shard, rows in self._by_shard(files):
+        for shard, rows in self.by_shard(files):
             first = self._first_row_group(shard)
             starts, ends = first[rows], first[rows + 1]
             units = numbers_of_runs(starts, ends)

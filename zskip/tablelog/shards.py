@@ -28,7 +28,7 @@ from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.parquet.arrow_differences import is_damage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.collect import LONGEST_BOUND, shorten_lower, shorten_upper, shortened
+from zskip.stats.collect import LONGEST_BOUND, ends_of, of_scalars, shorten_lower, shorten_upper, shortened
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, InlinePart, Part, PartFile, lost
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
@@ -197,8 +197,8 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
             continue
         ranges = column.ranges(units.row_count)
         may_have_value = pc.fill_null(ranges.has_value, True)
-        lower, _ = shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
-        upper, _ = shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
+        lower, _ = shorten_lower(_extreme(ranges.lower, may_have_value, 0), _SHARD_BOUND_LENGTH)
+        upper, _ = shorten_upper(_extreme(ranges.upper, may_have_value, 1), _SHARD_BOUND_LENGTH)
         nulls, nans = _sum(column.null_count), _sum(column.nan_count)
         try:
             ends = t.encode_values(lower)[0], t.encode_values(upper)[0]
@@ -227,17 +227,12 @@ def _retyped(shard: Shard, before: Schema, after: Schema) -> Shard:
     return replace(shard, ranges=ranges)
 
 
-def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array:
-    """The minimum or maximum bound of the units that may hold a value, in one slot; unknown if any of them is."""
+def _extreme(bounds: pa.Array, matters: pa.BooleanArray, side: int) -> pa.Array:
+    """The minimum (side 0) or maximum (1) bound of the units that may hold a value, in one slot; unknown if any is."""
     matter = bounds.filter(matters)
     if matter.null_count or not len(matter):
         return pa.nulls(1, bounds.type)
-    number = t.ticks(bounds.type)
-    comparable = matter.view(number) if number is not None else matter
-    comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
-    # Not as a Python value: decimals of other writers may have more digits than their type allows.
-    found = pa.repeat(pc.min_max(comparable)[which], 1)
-    return found.view(bounds.type) if number is not None else found.cast(bounds.type)
+    return of_scalars([ends_of(matter)[side]], bounds.type)
 
 
 def _sum(counts: pa.Int64Array) -> int | None:

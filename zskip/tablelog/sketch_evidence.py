@@ -81,12 +81,7 @@ class Sketches:
 
     def ids(self, files: Ints) -> Ints:
         """The ids of these files (ascending); -1 for a file without one."""
-        first = self.index.first_file
-        ends = np.searchsorted(files, first)
-        parts = [
-            self._ids(shard)[0][files[ends[shard] : ends[shard + 1]] - first[shard]]
-            for shard in np.flatnonzero(np.diff(ends)).tolist()
-        ]
+        parts = [self._ids(shard)[0][rows] for shard, rows in self.index.by_shard(files)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def matching(self, condition: In | Contains) -> Ints | None:
