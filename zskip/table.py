@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import plan as planning
-from zskip.core.late_loading import pc
+from zskip.core.late_loading import ask_duckdb, pc
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import is_floating
@@ -1020,11 +1020,7 @@ def _name_misspelt_functions(predicate: Predicate) -> None:
         if isinstance(node, tree.Opaque) and node.reason.cause is Cause.MISSPELT
     ]
     if misspelt:
-        import duckdb
-
-        known = {
-            name for (name,) in duckdb.connect().execute("SELECT function_name FROM duckdb_functions()").fetchall()
-        }
+        known = {name for (name,) in ask_duckdb("SELECT function_name FROM duckdb_functions()")}
         for text in misspelt:
             if text.partition("(")[0].lower() not in known:
                 _LOG.warning("%s", text)

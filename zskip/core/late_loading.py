@@ -32,7 +32,7 @@ def engine(name: str) -> Any:
 
 
 def ask_duckdb(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a statement that reads no table, from a DuckDB that no user has changed. Raises ``duckdb.Error``.
+    """The rows of a statement, from a DuckDB without tables that no user has changed. Raises ``duckdb.Error``.
 
     >>> ask_duckdb("SELECT CAST(0.1 AS FLOAT) < 0.1::DOUBLE")
     [(False,)]

@@ -18,11 +18,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.late_loading import pc
+from zskip.core.late_loading import ask_duckdb, pc
 from zskip.errors import SchemaError, SchemaMismatch, first_line
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
@@ -176,19 +176,16 @@ def _inferred_by_duckdb(names: list[str]) -> pa.DataType:
 
     Its rule is stricter than TRY_CAST: that finds out whether to ask for the type of files in folders of these names.
     """
-    import duckdb
-
     types = {"DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "BIGINT": pa.int64()}
     fit = " OR ".join(f"bool_and(lower(name) = 'null' OR TRY_CAST(name AS {type}) IS NOT NULL)" for type in types)
-    with duckdb.connect() as con:
-        short = f"max(strlen('p=' || name)) <= {_LONGEST_NAME}"
-        ask = f"SELECT {short} AND ({fit}) FROM (SELECT unnest($1::VARCHAR[]) AS name)"
-        if con.execute(ask, [names]).fetchall() == [(True,)]:
-            return types.get(_type_of_folders(con, names), pa.string())
+    short = f"max(strlen('p=' || name)) <= {_LONGEST_NAME}"
+    ask = f"SELECT {short} AND ({fit}) FROM (SELECT unnest($1::VARCHAR[]) AS name)"
+    if ask_duckdb(ask, [names]) == [(True,)]:
+        return types.get(_type_of_folders(names), pa.string())
     return pa.string()
 
 
-def _type_of_folders(con: duckdb.DuckDBPyConnection, names: list[str]) -> str:
+def _type_of_folders(names: list[str]) -> str:
     import pyarrow.parquet as pq
 
     file = io.BytesIO()
@@ -199,7 +196,7 @@ def _type_of_folders(con: duckdb.DuckDBPyConnection, names: list[str]) -> str:
             inner.mkdir()
             (inner / "0.parquet").write_bytes(file.getvalue())
         read = "SELECT typeof(p) FROM read_parquet($1, hive_partitioning = true) LIMIT 1"
-        found: str = con.execute(read, [f"{root}/*/*.parquet"]).fetchall()[0][0]
+        found: str = ask_duckdb(read, [f"{root}/*/*.parquet"])[0][0]
     return found
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip.core import types as t
+from zskip.core.late_loading import ask_duckdb
 from zskip.core.schema import Schema, identifier
 from zskip.engines.duckdb.native_scan import literal
 from zskip.errors import ZskipError
@@ -380,13 +381,10 @@ def _is_repeatable(condition: str) -> bool:
 @lru_cache(maxsize=1)
 def _repeatable_functions() -> frozenset[str]:
     """DuckDB's deterministic functions, and the keywords that may precede a parenthesis."""
-    import duckdb
-
-    with duckdb.connect() as con:
-        rows = con.execute(
-            "SELECT function_name FROM duckdb_functions() GROUP BY ALL HAVING bool_and(stability = 'CONSISTENT') "
-            "UNION SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'column_name')"
-        ).fetchall()
+    rows = ask_duckdb(
+        "SELECT function_name FROM duckdb_functions() GROUP BY ALL HAVING bool_and(stability = 'CONSISTENT') "
+        "UNION SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'column_name')"
+    )
     return frozenset(name for (name,) in rows)
 
 
