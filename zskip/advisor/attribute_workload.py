@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from zskip.binder.bind import bind
 from zskip.binder.workload_sql import is_query, table_query
+from zskip.core.late_loading import own_duckdb
 from zskip.core.schema import Schema, join_path
 from zskip.errors import InvalidOption, shown
 from zskip.language import Predicate, conjunction
@@ -21,7 +22,7 @@ from zskip.statements.attributes import closed, reached
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.session import session_of
 from zskip.statements.duckdb.stubs import Stub, engine_plan, make_stubs, printed_columns, stub_sql
-from zskip.statements.duckdb.table_places import Place, edited, own_connection, table_places
+from zskip.statements.duckdb.table_places import Place, edited, table_places
 from zskip.statements.joins import join_keys
 from zskip.statements.plan_tree import Node
 from zskip.storage import Storage
@@ -50,7 +51,7 @@ def star_workload(
     """
     schemas = {join.name: schema_of(join, storage_options) for join in joins}
     star = _Star(schema, schemas, tuple(_unread(join, schemas[join.name]) for join in in_order(joins)))
-    named = {_name(place) for query in queries for place in table_places(query, own_connection()).tables}
+    named = {_name(place) for query in queries for place in table_places(query, own_duckdb()).tables}
     others = {name for name in named if not star.roles_of(name)}
     if len(others) == 1:
         facts = others.pop()
@@ -132,7 +133,7 @@ class _Star:
 
     def own_conditions(self, statement: str, facts: str) -> list[str]:
         """The condition on the facts' own columns that the text of a statement has; none for a dimension's columns."""
-        named = {_name(place) for place in table_places(statement, own_connection()).tables}
+        named = {_name(place) for place in table_places(statement, own_duckdb()).tables}
 
         def may_be_facts(name: str) -> bool:
             return name == facts if facts in named else not self.roles_of(name)
@@ -147,7 +148,7 @@ class _Star:
 
         places = [
             (place, self.roles_of(_name(place)))
-            for place in table_places(statement, own_connection()).tables
+            for place in table_places(statement, own_duckdb()).tables
             if _name(place) == facts or self.roles_of(_name(place))
         ]
         # The facts may be a dimension of their own, as employees are of employees.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow.compute as pc
 
-__all__ = ["ENGINES", "ask_duckdb", "engine", "lazy_names", "pc"]
+__all__ = ["ENGINES", "ask_duckdb", "engine", "lazy_names", "own_duckdb", "pc"]
 
 ENGINES: dict[str, str] = {}
 """The module that holds an engine's functions, by the engine's name."""
@@ -37,8 +37,13 @@ def ask_duckdb(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     >>> ask_duckdb("SELECT CAST(0.1 AS FLOAT) < 0.1::DOUBLE")
     [(False,)]
     """
-    with _database(os.getpid()).cursor() as con:
+    with own_duckdb() as con:
         return con.execute(sql, params).fetchall()
+
+
+def own_duckdb() -> duckdb.DuckDBPyConnection:
+    """A connection to a DuckDB without tables that no user has changed; each process has one."""
+    return _database(os.getpid()).cursor()
 
 
 @cache
@@ -46,7 +51,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     """A forked process needs its own, because it lacks its parent's threads."""
     import duckdb
 
-    return duckdb.connect(config={"threads": 1})
+    return duckdb.connect(config={"threads": 1, "arrow_lossless_conversion": True})
 
 
 # Names that a package imports on first use, so that a process loads only what it calls.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
+from zskip.core.late_loading import ask_duckdb
 from zskip.core.schema import SESSION_VALUES, identifier
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound
 from zskip.statements.duckdb.session import schema_of
@@ -21,7 +22,6 @@ from zskip.statements.duckdb.table_places import (
     Place,
     Places,
     Word,
-    own_connection,
     shape,
     table_places,
     tokens,
@@ -294,11 +294,10 @@ def _own_functions() -> Mapping[str, bool]:
     knows the zone.
     """
     fixed = "bool_or(stability = 'CONSISTENT_WITHIN_QUERY') AND NOT bool_or(stability = 'CONSISTENT')"
-    with own_connection().cursor() as con:
-        words = con.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
-        functions = con.execute(f"""
-            SELECT function_name, {fixed}, lower(string_agg(macro_definition, ' ')) FROM duckdb_functions()
-            GROUP BY function_name""").fetchall()
+    words = ask_duckdb("SELECT keyword_name FROM duckdb_keywords()")
+    functions = ask_duckdb(f"""
+        SELECT function_name, {fixed}, lower(string_agg(macro_definition, ' ')) FROM duckdb_functions()
+        GROUP BY function_name""")
     own = {**{word: False for (word,) in words}, **{name: bool(found) for name, found, _ in functions}}
     names = _FIXED_BY_A_QUERY | {name for name, found in own.items() if found}
     return own | {name: True for name, _, text in functions if text and not names.isdisjoint(re.findall(r"\w+", text))}

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from zskip.core.late_loading import own_duckdb
 from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.statements.duckdb.session import in_transaction
-from zskip.statements.duckdb.table_places import Place, Word, default_alias, own_connection, shape
+from zskip.statements.duckdb.table_places import Place, Word, default_alias, shape
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def empty_rows(schema: pa.Schema) -> pa.Table:
 def _empty(types: tuple[str, ...]) -> pa.Table:
     """A table without rows, in Arrow types that DuckDB reads as ``types``."""
     typed = ", ".join(f"CAST(NULL AS {type}) AS c{number}" for number, type in enumerate(types))
-    with own_connection().cursor() as con:
+    with own_duckdb() as con:
         return con.sql(f"SELECT {typed} WHERE false").to_arrow_table()
 
 
@@ -348,7 +349,7 @@ def _probe() -> bool:
     schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
     statement = "SELECT host FROM probed WHERE ts > 5 AND abs(ts) = 7"
     (stub,) = make_stubs((schema,), statement)
-    with own_connection().cursor() as con:
+    with own_duckdb() as con:
         root = _explained(con, statement.replace("probed", stub.sql), {stub.name: stub.rows}, None)
     for scan in (root and root.scans([stub.columns])) or ():
         if scan.conditions[:1] == ('("ts" > 5)',) and '(abs("ts") = 7)' in "".join(scan.conditions[1:]):

@@ -225,14 +225,6 @@ def _copied_from(words: Sequence[Word]) -> Places:
     return Places([Place(unquoted(file.text), file.text[0], file.start, file.end, False, False)], parsed=False)
 
 
-@lru_cache(maxsize=1)
-def own_connection() -> duckdb.DuckDBPyConnection:
-    """A connection to an empty database, to ask about DuckDB itself."""
-    import duckdb
-
-    return duckdb.connect(config={"arrow_lossless_conversion": True})  # types of the stubs
-
-
 def _serialized(query: str, con: duckdb.DuckDBPyConnection) -> Any:
     """The tree of a query; None if DuckDB cannot serialize it. Raises the error of a database that has failed."""
     import duckdb
