@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,9 +19,6 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.late_loading import ask_duckdb, pc
 from zskip.errors import SchemaError, SchemaMismatch, first_line
-
-if TYPE_CHECKING:
-    pass
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
