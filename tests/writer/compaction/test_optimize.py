@@ -17,6 +17,9 @@ import zskip
 from tests import one_in
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.stats import Ranges, Statistics
+from zskip.storage import Storage
+from zskip.tablelog.commit import TableUpdate
+from zskip.tablelog.snapshot import Snapshot
 from zskip.writer.compaction import compact
 from zskip.writer.compaction.layout_groups import merges
 from zskip.writer.look_ups import LookUps
@@ -236,15 +239,15 @@ def test_merges_whose_files_others_changed_are_dropped_and_the_rest_is_committed
     wanted = table.optimize(dry_run=True)
     real, calls = compact.commit, []
 
-    def delayed(*args: Any, **options: Any) -> object:
-        calls.append(options)
+    def delayed(storage: Storage, base: Snapshot, update: TableUpdate, **options: Any) -> object:
+        calls.append(update)
         if len(calls) == 1:
             other = zskip.open(table.uri)
-            day = options["remove"][0].split("=")[1][0]
+            day = update.remove[0].split("=")[1][0]
             other.delete(f"day = '{day}' AND id >= 2000000")
             other.append(rows_of(140, 8, days=3))
             gone.append(day)
-        return real(*args, **options)
+        return real(storage, base, update, **options)
 
     gone: list[str] = []
     monkeypatch.setattr(compact, "commit", delayed)
