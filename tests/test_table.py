@@ -457,6 +457,33 @@ def test_a_table_gives_its_rows_as_a_plan_does(tmp_path: Path) -> None:
     assert "reads 2 of 3 files, 2 of 3 rows" in repr(plan)
 
 
+_ODD = 2**53 + 1  # no float64
+
+
+@pytest.mark.parametrize(
+    ("values", "type", "dtype"),
+    [
+        ([_ODD, None, -_ODD], pa.int64(), "Int64"),
+        ([-(2**63), None, 2**63 - 1], pa.int64(), "Int64"),
+        ([2**64 - 1, None, 0], pa.uint64(), "UInt64"),
+        ([2**53, None, 2**60 + 2**10, -(2**63), 0], pa.int64(), "float64"),  # as Arrow has them: all are exact
+        ([1, None], pa.int32(), "float64"),
+        ([None, None], pa.int64(), "float64"),
+        ([_ODD, 1], pa.int64(), "int64"),
+        ([[_ODD, None], None], pa.list_(pa.int64()), "object"),
+        ([{"x": [_ODD]}, {"x": [None]}, None], pa.struct({"x": pa.list_(pa.int64())}), "object"),
+        ([[(1, _ODD), (2, None)]], pa.map_(pa.int64(), pa.int64()), "object"),
+    ],
+)
+def test_pandas_has_the_integers_beside_null(tmp_path: Path, values: list[Any], type: pa.DataType, dtype: str) -> None:
+    rows = pa.table({"k": range(len(values)), "n": pa.array(values, type)})
+    zskip.write(rows, tmp_path / "t", by="k", files=1)
+    frame = zskip.read(tmp_path / "t", into="pandas")
+    assert frame["n"].dtype == dtype
+    found = pa.Array.from_pandas(frame["n"], type=type)
+    assert found.to_pylist() == values
+
+
 def test_python_values_and_lazy_frames_are_sources(tmp_path: Path) -> None:
     lazy = polars.LazyFrame({"a": [0, 1, 2], "b": ["w", "x", None]}).filter(polars.col("a") > 0)
     for source in ({"a": [1, 2], "b": ["x", None]}, [{"a": 1, "b": "x"}, {"a": 2}], lazy):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
@@ -190,6 +191,9 @@ class Plan:
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """The matching rows as a DataFrame of pandas.
 
+        A column of integers with NULL is float64, as for Arrow; if float64 would round one of its values, it is pandas'
+        nullable Int64 or UInt64.
+
         Raises `MissingDependency` without pandas, and `SchemaError` for a column that pandas cannot hold, such as dates
         after the year 9999.
         """
@@ -198,7 +202,7 @@ class Plan:
         except ImportError as error:
             raise MissingDependency("This needs pandas: pip install pandas") from error
         errors = (ValueError, TypeError, LookupError, NotImplementedError, OverflowError)
-        return _converted(self.to_arrow(columns), pa.Table.to_pandas, "pandas", errors)
+        return _converted(self.to_arrow(columns), _in_pandas, "pandas", errors)
 
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
         """The matching rows as a DataFrame of polars.
@@ -220,6 +224,43 @@ class Plan:
 
     def _chosen(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         return self._columns if columns is None else columns
+
+
+def _in_pandas(rows: pa.Table) -> pandas.DataFrame:
+    """The rows as pandas holds them, without integers that Arrow would round to floats for the NULLs beside them."""
+    import pandas
+
+    frame = rows.to_pandas()
+    nullable = {pa.int64(): pandas.Int64Dtype(), pa.uint64(): pandas.UInt64Dtype()}
+    for position, column in enumerate(rows.columns):
+        integers = [leaf for chunk in column.chunks for leaf in _long_integers(chunk)]
+        if any(leaf.null_count for leaf in integers) and not all(map(_exact_in_doubles, integers)):
+            # Inside lists and structs, the integers become Python's.
+            exact = column.to_pandas(types_mapper=nullable.get, integer_object_nulls=True)
+            frame.isetitem(position, exact)
+    return frame
+
+
+def _long_integers(values: pa.Array) -> Iterator[pa.Array]:
+    """The integers of 64 bits in a column, also those inside lists and structs."""
+    if t.is_map(values.type):
+        yield from _long_integers(values.keys)
+        yield from _long_integers(values.items)
+    elif t.is_struct(values.type):
+        for field in values.flatten():
+            yield from _long_integers(field)
+    elif t.is_nested(values.type):
+        yield from _long_integers(values.flatten())
+    elif t.is_integer(values.type) and values.type.bit_width == 64:
+        yield values
+
+
+def _exact_in_doubles(integers: pa.Array) -> bool:
+    """Whether float64, which has 53 binary digits, holds each of these integers of 64 bits."""
+    numbers = integers.drop_null().to_numpy()
+    numbers = numbers[numbers != 0]
+    digits = numbers // (numbers & -numbers)  # without the zeros at the end
+    return bool((np.abs(digits) < 1 << 53).all())
 
 
 def in_polars(rows: pa.Table) -> polars.DataFrame:
