@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import duckdb
 import numpy as np
 import pandas as pd
@@ -407,6 +408,52 @@ def test_a_file_that_may_not_be_read_is_not_damaged(tmp_path: Path) -> None:
         pytest.skip("this user may read everything")
     with pytest.raises(PermissionError, match=re.escape(Path(path).name)):
         table.plan("n = 7").to_arrow()
+
+
+@pytest.mark.parametrize("folder", ["_zskip", ""])
+def test_a_folder_that_may_not_be_read_is_named(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was no table, or one to lay out anew. The system's answers are made up, since root may read everything."""
+    path = Path(laid_out(tmp_path, files=4).uri)
+    raw = placed(tmp_path / "raw" / "a.parquet")
+    zskip.index(raw)
+    closed = [os.path.join(table, folder).rstrip("/") for table in (path, raw)]
+    _close(monkeypatch, closed)
+    for table, name in zip((path, raw), closed, strict=True):
+        for use in (
+            lambda table: zskip.open(table).plan("n = 7"),
+            lambda table: zskip.sql(f"SELECT count(*) FROM '{table}'").fetchall(),
+            lambda table: zskip.cluster(table, by="n", dry_run=True),
+            lambda table: zskip.write(ROWS, table, by="n", mode="append"),
+            lambda table: zskip.index(table),
+        ):
+            with pytest.raises(PermissionError, match="the right to read this folder") as error:
+                use(table)
+            assert error.value.filename == name
+
+
+def test_a_delta_table_is_read_without_an_index_that_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltalake.write_deltalake(tmp_path / "d", ROWS)
+    zskip.attach(tmp_path / "d")
+    _close(monkeypatch, [str(tmp_path / "d" / "_zskip")])
+    assert zskip.open(tmp_path / "d").count() == ROWS.num_rows
+
+
+def _close(monkeypatch: pytest.MonkeyPatch, closed: list[str]) -> None:
+    """Let this user read nothing in some folders, nor list them."""
+    opened, there = os.open, os.path.lexists
+
+    def within(path: object) -> bool:
+        return any(f"{path}".startswith(f"{folder}/") for folder in closed)
+
+    def refused(path: Any, *options: Any, **named: Any) -> int:
+        if within(path) or str(path).rstrip("/") in closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *options, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os.path, "lexists", lambda path: not within(path) and there(path))
 
 
 def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:

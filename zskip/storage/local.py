@@ -323,6 +323,18 @@ def _naming_closed_folder(target: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _naming_unreadable_folder(folder: str) -> Iterator[None]:
+    """Name the folder that may not be read: this one, or the one above it in which nothing can be looked up."""
+    try:
+        yield
+    except PermissionError as error:
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(folder)
+        advice = f"{error.strerror}. Give this user the right to read this folder"
+        raise PermissionError(error.errno, advice, folder.rstrip("/")) from error
+
+
 class _Named(io.FileIO):
     """A new file whose errors name the file that it will become."""
 
@@ -393,7 +405,8 @@ def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
         with os.scandir(folder) as entries:
             yield entries
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with _naming_unreadable_folder(folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(descriptor) as entries:
             yield entries

@@ -6,6 +6,7 @@ import errno
 import operator
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -125,7 +126,9 @@ def _attached(source: Source) -> Snapshot | None:
     storage = source.storage
     if source.fixed is not None or source.home is not storage:
         return None
-    found = newest(storage)
+    found = None
+    with suppress(PermissionError):  # the table can be read without it
+        found = newest(storage)
     if found is None or found.details.get("source") != source.format:
         return None
     return None if source.deep and not found.details.get("deep") else found

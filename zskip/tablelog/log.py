@@ -136,15 +136,17 @@ def hinted(storage: Storage) -> int | None:
 
 
 def newest(storage: Storage, since: int | None = None) -> Snapshot | None:
-    """The newest snapshot; None if there is no table. Raises `DamagedIndex` and `UnsupportedFormat`.
+    """The newest snapshot; None if there is no table.
+
+    Raises `DamagedIndex`, `UnsupportedFormat`, and `PermissionError` for a log that may not be read.
 
     ``since``: a version that was the newest before, in place of waiting for the hint.
     """
     if storage.local is not None:
-        if not storage.exists(LOG):  # as in a Delta or Iceberg table, whose side-car lies elsewhere
-            return None
         version = latest_version(storage)
-        found = read_entry(storage, version) if version else None
+        if not version:  # as in a Delta or Iceberg table, whose side-car lies elsewhere
+            return None
+        found = read_entry(storage, version)
     else:
         version, found = _newest_remote(storage, since)
     while found is None and version < (later := latest_version(storage)):

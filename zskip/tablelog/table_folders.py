@@ -123,7 +123,7 @@ def own_snapshot(
         given = version is not None or as_of is not None
         snapshot = log.load(storage, version, as_of) if given else log.newest(storage)
     # The side-car of another format is rebuilt, and a file may be one of its log; otherwise it is raised again later.
-    except (TableNotFound, DamagedIndex, NotADirectoryError):
+    except (TableNotFound, DamagedIndex, NotADirectoryError, PermissionError):
         return None
     return None if snapshot is None or snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
 
