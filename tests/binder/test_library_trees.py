@@ -32,6 +32,9 @@ ROWS = pa.table(
         "f": pa.array([1.5, NAN, -0.0, None, 0.0], pa.float64()),
         "g": pa.array([0.1, NAN, float("inf"), None, 2.5], pa.float32()),
         "s": pa.array(["a", "it's", "", None, "ab%"], pa.string()),
+        "e": pa.DictionaryArray.from_arrays(
+            pa.array([0, 1, 2, None, 1], pa.int8()), pa.array(["z", "it's", ""]), ordered=True
+        ),
         "b": pa.array([True, False, None, True, False], pa.bool_()),
         "d": pa.array([DAY, dt.date(1, 1, 1), None, dt.date(9999, 12, 31), DAY], pa.date32()),
         "m": pa.array([MOMENT, None, dt.datetime(1969, 1, 1), MOMENT, dt.datetime(2030, 1, 1)], pa.timestamp("us")),
@@ -42,8 +45,8 @@ ROWS = pa.table(
     }
 )
 CONSTANTS: dict[str, list[Any]] = {
-    "i": [1, -5, 8], "t": [2, -128], "f": [1.5, 0.0, -0.0], "g": [2.5], "s": ["a", "it's", ""], "b": [True, False],
-    "d": [DAY], "m": [MOMENT], "z": [MOMENT.replace(tzinfo=dt.UTC)], "c": [Decimal("1.50")],
+    "i": [1, -5, 8], "t": [2, -128], "f": [1.5, 0.0, -0.0], "g": [2.5], "s": ["a", "it's", ""],
+    "e": ["it's", ""], "b": [True, False], "d": [DAY], "m": [MOMENT], "z": [MOMENT.replace(tzinfo=dt.UTC)], "c": [Decimal("1.50")],
     "o": [dt.time(12), dt.time.max],
 }  # fmt: skip
 
@@ -118,7 +121,7 @@ def test_outcomes_and_sql_are_the_answers_of_the_library(library: str) -> None:
         assert not (~np.array(answers) & found.all_match).any(), text
         own = con.sql(f"SELECT coalesce({bound.sql()}, false) FROM rows").fetchall()
         assert [answer for (answer,) in own] == answers, (text, bound.sql())
-    assert len(refused) <= (0 if library == "pyarrow" else 15), refused
+    assert len(refused) <= (0 if library == "pyarrow" else 20), refused
 
 
 def test_midnight_at_the_end_of_a_day_is_not_that_at_its_start() -> None:

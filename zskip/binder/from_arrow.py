@@ -81,7 +81,11 @@ def _nesting(text: str) -> int:
 
 
 def _substrait(expression: pc.Expression, schema: pa.Schema) -> bytes:
-    """The expression's message. Raises Arrow's errors for an expression that Substrait lacks."""
+    """The expression's message. Raises Arrow's errors for an expression that Substrait lacks.
+
+    Arrow compares a dictionary by its values, even if it is ordered, and Substrait has no cast from one.
+    """
+    schema = pa.schema([field.with_type(t.with_leaves(field.type, t.value_type)) for field in schema])
     try:
         return bytes(expression.to_substrait(schema))
     except pa.ArrowNotImplementedError:
