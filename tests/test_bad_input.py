@@ -57,6 +57,7 @@ from zskip.errors import (
 from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
 
+STRUCTS = pa.table({"n": [1], "s": [{"user_id": 1}]})
 COLUMN = Schema(pa.schema({"a": pa.int64()}))
 ROWS = pa.table({"src_ip": ["10.0.0.1", "10.0.0.2"] * 500, "n": list(range(1000)), "tags": [["a"]] * 1000})
 
@@ -125,6 +126,19 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: laid_out(f, "src_pi"), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: zskip.read(made(f).uri, filters=[("src_pi", "=", "x")]), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: made(f).plan(pc.field("N") == 3), UnknownColumn, 'no column "N". Did you mean "n"'),
+    *(
+        (lambda f, condition=condition: made(f).plan(condition), UnknownColumn, 'no column "src_pi". Did you mean')  # type: ignore[misc]
+        for condition in (
+            (pc.field("n") == 3) & (pc.field("src_pi") == "x"),
+            pl.col("src_pi") == "x",
+            (pl.col("n") == 3) | pl.col("src_pi").is_in(["x"]),
+            pl.col("src_pi").str.len_bytes() > 3,
+        )
+    ),
+    *(
+        (lambda f, condition=condition: made(f, STRUCTS).plan(condition), UnknownColumn, 'Did you mean "s.user_id"')  # type: ignore[misc]
+        for condition in (pc.field("s", "usr_id") == 1, pl.col("s").struct.field("usr_id") == 1)
+    ),
     (lambda f: made(f).plan(filters=[(3, "=", 3)]), InvalidOption, r"no list of filters .* operators are =, ==, !="),
     (lambda f: made(f).plan(filters=[("n", "in", "12")]), InvalidOption, "no list of filters"),
     (lambda f: made(f).plan(filters=[("n", "=", "x")]), UnsupportedSql, 'cannot be applied to "n", which is int'),

@@ -36,6 +36,7 @@ _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 _EPOCH = datetime(1970, 1, 1)
 _DEEPEST = 14
 _QUOTED, _INNERMOST = re.compile(r'"(?:[^"\\]|\\.)*"'), re.compile(r"\([^()]*\)")
+_MISSING = re.compile(r"No match for FieldRef\.(?:Name\((.*)\)|Nested\(FieldRef\.Name\((.*)\)\)) in ")
 _EXACT_IN_DOUBLES = 1 << 53
 
 
@@ -55,9 +56,10 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
     try:
         message = _message(_substrait(expression, schema.arrow))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if missing := re.match(r"No match for FieldRef\.Name\((.*)\) in ", str(error)):
+        if missing := _MISSING.match(str(error)):
             # Arrow takes a name as it is written, so one that differs in case only is unknown, too.
-            raise unknown_column(join_path([missing[1]]), tuple(schema.columns)) from error
+            parts = (missing[2] if missing[1] is None else missing[1]).split(") FieldRef.Name(")
+            raise unknown_column(join_path(parts), tuple(schema.columns)) from error
         return [None]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from zskip.binder.typed_conditions import compared, listed_in, text_test
 from zskip.core import types as t
-from zskip.core.schema import Schema, join_path
+from zskip.core.schema import Schema, join_path, unknown_column
 from zskip.language import tree
 from zskip.language.tree import Node, Reference
 
@@ -26,6 +26,7 @@ _TEXT_TESTS = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
 _INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _EXACT_IN_DOUBLES, _EXACT_IN_FLOATS = 1 << 53, 1 << 24
 _TEXT_OR_BOOLEAN = {"String": (t.is_string, t.is_dictionary), "Boolean": (t.is_boolean,)}
+_MICROSECONDS_A_DAY = 86_400_000_000
 _UNITS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1)}
 
 
@@ -34,7 +35,10 @@ class _Unsupported(Exception):
 
 
 def conjuncts(expression: Any, schema: Schema) -> list[Node | None]:
-    """The conjuncts of an expression, with None for each that cannot be bound."""
+    """The conjuncts of an expression, with None for each that cannot be bound. Raises `UnknownColumn`."""
+    for name in expression.meta.root_names():
+        if name not in schema.arrow.names:
+            raise unknown_column(join_path([name]), tuple(schema.columns))
     return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
 
 
@@ -80,6 +84,7 @@ def _condition(node: Any, schema: Schema) -> Node:
 
 
 def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> Node:
+    left, right = _folded(left), _folded(right)
     if _tagged(left)[0] == "Literal":
         left, right, operator = right, left, tree.MIRRORED[operator]
     column, type = _column(left, schema)
@@ -173,14 +178,29 @@ def _path(node: Any, schema: Schema) -> tuple[list[str], pa.DataType]:
     if kind == "Function" and _tagged(body["function"])[0] == "StructExpr":
         which, field = _tagged(body["function"]["StructExpr"])
         names, type = _path(body["input"][0], schema)
-        if which == "FieldByName" and t.is_struct(type) and type.get_field_index(field) >= 0:
+        if which == "FieldByName" and t.is_struct(type):
+            if type.get_field_index(field) < 0:
+                raise unknown_column(join_path([*names, field]), tuple(schema.columns))
             return [*names, field], type.field(field).type
     raise _Unsupported
 
 
+def _folded(node: Any) -> Any:
+    """The literal that a constant such as ``pl.date(2024, 2, 29)`` stands for; any other node as it is."""
+    kind, body = _tagged(node)
+    if kind == "Alias":
+        inner = _folded(body[0])
+        return inner if _tagged(inner)[0] == "Literal" else node
+    if kind == "Cast" and body["dtype"] == {"Literal": "Date"}:
+        name, value = _tagged(_tagged(_folded(body["expr"]))[1].get("Scalar"))
+        if name == "Datetime" and value[1:] == ["Microseconds", None] and value[0] % _MICROSECONDS_A_DAY == 0:
+            return {"Literal": {"Scalar": {"Date": value[0] // _MICROSECONDS_A_DAY}}}
+    return node
+
+
 def _constant(node: Any, type: pa.DataType) -> Any:
     """The value of a literal, if polars compares it with a column of this type without changing its value."""
-    kind, body = _tagged(node)
+    kind, body = _tagged(_folded(node))
     if kind != "Literal":
         raise _Unsupported
     form, tagged = _tagged(body)
