@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -203,6 +204,17 @@ def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path
     assert (found.skipped.files, found.skipped.rows) == (Share(0, 3), Share(0, 1))
     assert "1 of 3 files are as they were indexed" in found.explain()
     assert repr(found).endswith("reads 3 of 3 files, 1 of 1 rows that are indexed>")
+    os.utime(tmp_path / "b.parquet", ns=(1, 1))  # as `cp -r` leaves copies
+    found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
+    assert found.skipped == (Share(0, 3), *[Share(None, None)] * 3)
+    text = found.explain()
+    assert "all files have changed since the index was made: every one is read in full" in text
+    assert "rows       unknown" in text
+    assert "zskip index --refresh, or refresh() of the table" in text
+    zskip.open(tmp_path).refresh()
+    found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
+    assert found.skipped.files == Share(2, 3)
+    assert "refresh" not in found.explain()
 
 
 def test_explain_has_the_values_of_parameters(index: Index) -> None:

@@ -107,15 +107,20 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     lines = [f"{found['table']} (version {found['version']})", f"  WHERE {predicate}", "skipped"]
     lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
     total = found["skipped"]["files"]["total"]
-    if found.get("counted_files", total) != total:
-        known = f"{found['counted_files']:,} of {total:,} files are as they were indexed"
+    counted, changes = found.get("counted_files", total), found.get("changes", {})
+    if total and not counted:
+        lines.append("  all files have changed since the index was made: every one is read in full")
+    elif counted != total:
+        known = f"{counted:,} of {total:,} files are as they were indexed"
         lines.append(f"  {known}: row groups, rows and bytes are theirs")
     if found["skipped"]["files"]["total"] == 1 and found["skipped"]["row_groups"]["total"] in (1, None):
         lines.append("  the table is one file of one row group: it is read as a whole or not at all")
     if found["files_without_residual"]:
         lines.append(f"  in {found['files_without_residual']:,} of the files that are read, every row matches")
     if found["conjuncts"]:
-        lines.append("each condition alone removes")
+        lines.append(
+            f"each condition alone removes{', of the files as they were indexed' if any(changes.values()) else ''}"
+        )
     for conjunct in found["conjuncts"]:
         files, groups, text = conjunct["files"], conjunct["row_groups"], conjunct["values"] or conjunct["text"]
         lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(text)}")
@@ -141,11 +146,13 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         lines.append(f"the sketch {name} cannot be read, and skips nothing of what it does not know: {why}")
     if found["dropped"]:
         lines.append(f"{dropped_text(len(found['dropped']))}: {found['dropped'][0]}")
-    for kind, paths in found.get("changes", {}).items():
+    for kind, paths in changes.items():
         if paths:
             shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")
             what = "left out" if kind == "gone" else "read in full"
             lines.append(f"{len(paths):,} files {kind} since the index was made, {what}: {shown}")
+    if any(changes.values()):
+        lines.append("zskip index --refresh, or refresh() of the table, takes what changed into the index")
     return "\n".join(lines)
 
 

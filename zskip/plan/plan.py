@@ -144,7 +144,8 @@ class Plan:
         """The files, row groups, rows and bytes that need not be read, each with its total.
 
         Bytes are those of skipped files. Rows and row groups include those skipped in files that are read in part. If a
-        folder has changed since it was indexed, only its files can be counted.
+        folder has changed since it was indexed, only its files can be counted, and the rows and bytes of those that did
+        not change; if all did, these counts are None.
         """
         return self._survivors.skipped
 

@@ -211,9 +211,11 @@ class Survivors:
         """Files, row groups, rows and bytes that need not be read, each with its total.
 
         Bytes are those of skipped files. Rows and row groups include those skipped in files that are read in part. If a
-        folder has changed since it was indexed, they are those of its `counted_files`.
+        folder has changed since it was indexed, they are those of its `counted_files`, and unknown if there are none.
         """
         files = Share(self.total_files - len(self), self.total_files)
+        if self.changes and not self.counted_files:
+            return Skipped(files, *[Share(None, None)] * 3)
         all_groups, all_rows, all_bytes = self._totals
         part = np.isin(self.numbers, self.groups.file)
         groups = int(self.index.row_group_counts(self.numbers[~part]).sum()) + len(self.groups.file)
