@@ -233,6 +233,9 @@ def test_the_api_page_has_every_public_name() -> None:
         if members and isinstance(named, ModuleType):
             found |= {id(getattr(named, name)) for name in members.split(", ")}
         elif isinstance(named, ModuleType):
+            own = {name for name, each in vars(named).items() if getattr(each, "__module__", "") == path}
+            helpers = {name for name in own - {*getattr(named, "__all__", own)} if name[0] != "_"}
+            assert not helpers or f"::: {path}\n    options:\n      filters: public\n" in page, helpers
             found |= {id(each) for each in vars(named).values()}
         else:
             found.add(id(named))
