@@ -197,6 +197,8 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
         (lambda f, value=value: laid_out(f, "a", {"a": value}), SchemaError, 'A column is a list of values, and "a" is')  # type: ignore[misc]
         for value in (3, None, "xyz", b"xyz", datetime.date(2024, 1, 1))
     ),
+    (lambda f: laid_out(f, "a", []), InvalidOption, "An empty list has no columns"),
+    (lambda f: made(f).append(()), InvalidOption, "An empty list has no columns"),
     (lambda f: laid_out(f, "a", pd.DataFrame({"a": [1, "x"]})), SchemaError, "column a"),
     (lambda f: laid_out(f, "a", pd.DataFrame([[1, 2]], columns=["a", "a"])), SchemaError, "Duplicate"),
     (lambda f: laid_out(f, "a", SURROGATES), SchemaMismatch, "not UTF-8"),

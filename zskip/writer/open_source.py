@@ -74,6 +74,11 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return of_reader(
             source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
         )
+    if isinstance(source, (list, tuple)) and not source:
+        raise InvalidOption(
+            "An empty list has no columns. Give an Arrow table without rows, or a dict of columns such as "
+            '{"a": pyarrow.array([], "int64")}.'
+        )
     raise InvalidOption(
         f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
         "reader or dataset, a frame of pandas or polars, a DuckDB relation, a dict of columns, a list of dicts, "
