@@ -215,6 +215,8 @@ def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
     assert found.skipped.files == Share(2, 3)
     assert "refresh" not in found.explain()
+    empty = zskip.write(pa.table({"x": pa.array([], "int64")}), tmp_path.parent / f"{tmp_path.name}-empty", by="x")
+    assert set(empty.plan().skipped) == {Share(0, 0)}
 
 
 def test_explain_has_the_values_of_parameters(index: Index) -> None:

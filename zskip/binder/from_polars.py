@@ -193,7 +193,7 @@ def _folded(node: Any) -> Any:
         return inner if _tagged(inner)[0] == "Literal" else node
     if kind == "Cast" and body["dtype"] == {"Literal": "Date"}:
         name, value = _tagged(_tagged(_folded(body["expr"]))[1].get("Scalar"))
-        if name == "Datetime" and value[1:] == ["Microseconds", None] and value[0] % _MICROSECONDS_A_DAY == 0:
+        if name == "Datetime" and value[1:] == ["Microseconds", None]:
             return {"Literal": {"Scalar": {"Date": value[0] // _MICROSECONDS_A_DAY}}}
     return node
 
