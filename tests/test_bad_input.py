@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import sqlglot
+from duckdb import CatalogException
 
 import zskip
 from zskip.binder import bind
@@ -272,6 +273,11 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
         for rows in ("5", -1, 1.5)
     ),
     (lambda f: zskip.sql("SELECT * FROM t", tables=f), InvalidOption, "tables= is a mapping of names to tables"),  # type: ignore[arg-type]
+    # statements
+    (lambda f: zskip.sql(f"FROM '{made(f).uri}s'"), TableNotFound, 'no table of that name. Did you mean "made"'),
+    (lambda f: zskip.sql("FROM conn", tables={"con": made(f)}), CatalogException, r'rows\)\. Did you mean "con"\?$'),
+    (lambda _: zskip.sql("FROM df"), CatalogException, r"by tables=, .* con\.register\(name, rows\)\.$"),
+    (lambda _: zskip.sql("OPTIMIZE t ZORDER BY (a)"), SqlSyntaxError, r"zskip\.cluster\(path, by=…\) lays a table out"),
     (lambda f: made(f).verify(predicates=2), InvalidOption, "random= is the number"),  # type: ignore[arg-type]
     (lambda f: made(f).optimize(zz=1), InvalidOption, "There are: full, dry_run, max_bytes, session, memory_limit"),  # type: ignore[call-arg]
     *(

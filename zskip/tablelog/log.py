@@ -203,13 +203,13 @@ def not_found(storage: Storage, version: int | None = None) -> str:
         nothing = f"There is no zskip table at {storage.uri}, and no Parquet file."
         if any(sign in storage.uri for sign in "*?["):
             return f"{nothing} A table is opened by its folder, not by a pattern."
-        return nothing + (_nearest_folder(storage) or " Make one with zskip.write.")
+        return nothing + (nearest_folder(storage) or " Make one with zskip.write.")
     return (
         f"The table at {storage.uri} has no version {version}; its log holds {_kept(storage, now)[0]} to {now.version}."
     )
 
 
-def _nearest_folder(storage: Storage) -> str:
+def nearest_folder(storage: Storage) -> str:
     """A hint for a folder that is not there, which names one beside it; empty if there is none, and in a store."""
     if storage.local is None or storage.local.exists():
         return ""

@@ -55,6 +55,11 @@ _PARQUET = "parquet|parq|pq"
 # Text that may name Parquet files in a statement that DuckDB's parser does not show.
 _NAMES_PARQUET = re.compile(rf"{_PATTERN.pattern}|\.({_PARQUET})$", re.IGNORECASE)
 _FILES = "SELECT file FROM glob(?)"
+# What to write instead of a word that DuckDB's parser refuses.
+_INSTEAD = {
+    "/": " Quote the path of a table: FROM 'lake/trips'.",
+    "optimize": " zskip.cluster(path, by=…) lays a table out, and Table.optimize keeps its layout up.",
+}
 
 
 class Statement(NamedTuple):
@@ -111,8 +116,8 @@ def _statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Statement, .
         found = con.extract_statements(text)
     except duckdb.ParserException as error:
         message, _, excerpt = str(error).partition("\n\nLINE ")
-        path = " Quote the path of a table: FROM 'lake/trips'." if 'near "/"' in message else ""
-        raise SqlSyntaxError(f"The statement does not parse: {message}.{path}", text, _span(text, excerpt)) from error
+        hint = next((hint for word, hint in _INSTEAD.items() if f'near "{word}"' in message.lower()), "")
+        raise SqlSyntaxError(f"The statement does not parse: {message}.{hint}", text, _span(text, excerpt)) from error
     if not found:
         raise SqlSyntaxError("There is no statement.", text)
     return tuple(Statement(one.query, one.type.name, frozenset(one.named_parameters)) for one in found)
@@ -182,13 +187,13 @@ _NAMED = """
 
 
 class Catalog:
-    """The indexes of the tables in one statement. ``tables``: the tables or paths of given names."""
+    """The indexes of the tables in one statement. ``named``: the tables or paths of given names, in lower case."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None
     ) -> None:
         self.con = con
-        self._named = {name.lower(): table for name, table in tables.items()}
+        self.named = {name.lower(): table for name, table in tables.items()}
         self.options = storage_options
         self._found: dict[tuple[str, str], Index | None] = {}
 
@@ -201,11 +206,11 @@ class Catalog:
 
     def names(self, name: str) -> bool:
         """Whether a name was given to a table."""
-        return name.lower() in self._named
+        return name.lower() in self.named
 
     def path_of(self, name: str) -> str | None:
         """The path that a name refers to; None if it is the given name of an open table."""
-        given = self._named.get(name.lower(), name)
+        given = self.named.get(name.lower(), name)
         return given if isinstance(given, str) else None
 
     def refuse_named_files(self, query: str, places: Places, params: Sequence[Any]) -> None:
@@ -239,7 +244,7 @@ class Catalog:
             return ()
 
     def _index_of(self, place: Place) -> Index | None:
-        given = self._named.get(place.name.lower())
+        given = self.named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
             index = given if isinstance(given, Index) else getattr(given, "_index", None)
             if isinstance(index, Index):

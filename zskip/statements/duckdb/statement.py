@@ -28,7 +28,7 @@ from zskip.core.schema import identifier
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files, pointing_at
-from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql, nearest
 from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
 from zskip.statements.duckdb.pruning_rule import PrunedTable, forget_gain, is_explained, whole_tables
@@ -44,7 +44,7 @@ from zskip.statements.duckdb.stubs import asks_for_places, empty_rows, named_col
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors, with_index_rows
 from zskip.statements.duckdb.table_places import Place, Word, default_alias, edited, has_pivot, stored_query, tokens
 from zskip.storage import open_storage
-from zskip.tablelog.log import not_found
+from zskip.tablelog.log import nearest_folder, not_found
 from zskip.tablelog.table_folders import holds_parquet
 
 if TYPE_CHECKING:
@@ -238,7 +238,11 @@ def _run(
                     f"There is no table with the name {name}, but a folder at the path {name} that has no index. Index "
                     f"it by zskip.index(\"{name}\"), or in a shell by zskip index {name}: then FROM '{name}' reads it."
                 ) from None
-        raise
+        before, after = str(error)[: missing.end()], _OF_DUCKDB.sub("", str(error)[missing.end() :])
+        raise duckdb.CatalogException(
+            f"{before} A table of zskip is named by its path in single quotes, or by tables=, and rows in memory by "
+            f"con.register(name, rows).{nearest(name, catalog.named, listed=True)}{after}"
+        ) from None
 
 
 def _relation(
@@ -306,6 +310,8 @@ def _transaction(parsed: Parsed, con: duckdb.DuckDBPyConnection) -> Iterator[boo
 
 
 _MISSING = re.compile(r"Table with name (.+) does not exist!")
+# Its suggestion of one of its own tables.
+_OF_DUCKDB = re.compile(r'\nDid you mean "(pg_|sqlite_|duckdb_|information_schema)[^"]*"\?')
 
 
 def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | TableNotFound:
@@ -315,8 +321,8 @@ def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | 
         start = statement.find(name)
         return _unreadable(name, statement, None if start < 0 else (start, start + len(name)))
     return TableNotFound(
-        f'There is no zskip table at "{path}", and DuckDB knows no table of that name. Make one with zskip.write or '
-        "zskip.index."
+        f'There is no zskip table at "{path}", and DuckDB knows no table of that name.'
+        f"{nearest_folder(open_storage(path)) or ' Make one with zskip.write or zskip.index.'}"
     )
 
 
