@@ -93,6 +93,14 @@ def test_types_are_called_as_the_dialect_does(dialect: str, types: str) -> None:
         ("d > 2025-03-01", "need quotes"),
         ("2025-03-01 < d", "need quotes"),
         ("d > 2025-03-01 10:00:00", "need quotes"),
+        ("x = 3; s = 'a'", "give one condition, and join two by AND or OR"),
+        ("s LIKE DE%", r"needs single quotes: LIKE 'DE%'\."),
+        ("s ilike %DE%", r"needs single quotes: LIKE 'DE%'\."),
+        ("s = ‘DE’", r"no column \"‘DE’\"\. It has curly quotes: text needs straight ones, '…'\."),
+        ("s = “D E” AND x = 1", "has curly quotes"),
+        ("s = 'DE’", r"never closed\. It has curly quotes"),
+        ("s = = ‘DE’", "has curly quotes"),
+        ("x = ?", r"In a shell, --param 1=… gives it\."),
     ],
 )
 def test_an_error_suggests_what_may_be_meant(sql: str, hint: str) -> None:
@@ -105,6 +113,12 @@ def test_no_quotes_are_suggested_where_a_date_has_them(sql: str) -> None:
     with pytest.raises(SqlError) as caught:
         bind(sql, SCHEMA)
     assert "need quotes" not in str(caught.value)
+
+
+def test_curly_quotes_within_a_text_are_part_of_it() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        bind("x = = 1 AND s = 'it’s'", SCHEMA)
+    assert "curly" not in str(caught.value)
 
 
 @pytest.mark.parametrize("sql", ["(x = 1) = b", "b = (x < 5)", "b = x BETWEEN 1 AND 2", "b = (x IN (1, 2))"])

@@ -22,6 +22,7 @@ from zskip.binder.parameters import reads_clock, with_values
 from zskip.binder.source_text import (
     Parameters,
     SourceText,
+    curly_quotes,
     has_more_tokens,
     parse_error_text,
     sign_for_word,
@@ -137,7 +138,8 @@ def _parser(dialect: str) -> sqlglot.Dialect:
     try:
         return sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
-        hint = nearest(dialect, [each.value for each in sqlglot.Dialects if each.value])
+        known = dict.fromkeys(["duckdb", "spark", *(each.value for each in sqlglot.Dialects if each.value)])
+        hint = nearest(dialect, known)
         raise InvalidOption(f'There is no dialect "{dialect}".{hint}') from error
 
 
@@ -175,7 +177,8 @@ def _tokens_of(parser: sqlglot.Dialect, source: SourceText) -> list[Token]:
         quote = unclosed_quote(source.text)
         message = "something in it is not closed" if quote is None else "a quote is never closed"
         span = None if quote is None else (quote, len(source.text))
-        raise SqlSyntaxError(f"The predicate does not parse: {message}.", source.text, span) from error
+        message = f"The predicate does not parse: {message}.{curly_quotes(text)}"
+        raise SqlSyntaxError(message, source.text, span) from error
 
 
 _DOLLARS = re.compile(
@@ -293,7 +296,8 @@ class _PredicateBuilder:
             ) from error
         statement = statements[0] if len(statements) == 1 else None
         if statement is None:
-            raise SqlSyntaxError("There is more than one statement.", self.source.text, self._span(part))
+            message = "There is more than one statement: give one condition, and join two by AND or OR."
+            raise SqlSyntaxError(message, self.source.text, self._span(part))
         if isinstance(statement, exp.Query) and len(tokens) == len(self.tokens):
             message = (
                 "This is a whole query and not a condition on rows: "
@@ -303,6 +307,7 @@ class _PredicateBuilder:
             raise UnsupportedSql(message, self.source.text, self._span(part))
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
             message = "This is a statement or a named expression, and not a condition on rows."
+            message += curly_quotes(self.source.text)
             if re.search(r"\d\s+(second|minute|hour|day|week|month|year)s?\b", self.source.text, re.IGNORECASE):
                 message += " Spans of time are written as in INTERVAL 7 DAY."
             raise UnsupportedSql(message, self.source.text, self._span(part))
@@ -315,6 +320,10 @@ class _PredicateBuilder:
             return " Leave out WHERE: give the condition alone."
         if re.search(r"(?<!')\b\d{4}-\d\d?-\d\d?\b", self.source.text):
             return " Dates and times need quotes: '2025-03-01 10:00:00'."
+        if re.search(r"\bI?LIKE\s+\w*%", self.source.text, re.IGNORECASE):
+            return " Text needs single quotes: LIKE 'DE%'."
+        if curly := curly_quotes(self.source.text):
+            return curly
         if sign := sign_for_word(self.source.text):
             return f" {sign[0]}"
         if "`" in self.source.text:

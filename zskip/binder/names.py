@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.source_text import SourceText, span, text_range
+from zskip.binder.source_text import SourceText, curly_quotes, span, text_range
 from zskip.core import types as t
 from zskip.core.schema import Column, Schema, identifier, join_path
 from zskip.errors import UnknownColumn, in_quotes, nearest
@@ -63,6 +63,8 @@ class Names:
                 )
             elif path.lower() == "none":
                 hint = " Python's None is NULL in SQL, and the test for it is IS NULL."
+            elif curly := curly_quotes(path):
+                hint = curly
             else:
                 hint = nearest(path, self.schema.columns) + _text_hint(node)
             raise UnknownColumn(

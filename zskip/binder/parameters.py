@@ -201,7 +201,10 @@ def _parameters(source: SourceText, tokens: Sequence[Token], params: Parameters 
             number = int(key) - 1
             if not 0 <= number < len(ordered):
                 raise UnknownParameter(
-                    f"There is no value for the parameter {written}: params= has {len(ordered)}.", source.text, span
+                    f"There is no value for the parameter {written}: params= has {len(ordered)}. In a shell, "
+                    f"--param {key}=… gives it.",
+                    source.text,
+                    span,
                 )
             value: Any = ordered[number]
             used.add(number)

@@ -135,6 +135,18 @@ def open_parenthesis(text: str, end: int) -> int:
     return open_[-1] if open_ else 0
 
 
+def curly_quotes(text: str) -> str:
+    """A hint for a text with curly quotes, which word processors make; empty if there are none, or in strings alone.
+
+    >>> curly_quotes("country = ‘DE’")
+    " It has curly quotes: text needs straight ones, '…'."
+    >>> curly_quotes("name = 'it’s'")
+    ''
+    """
+    found = re.search("[‘’“”]", re.sub("'[^']*'", "", text))
+    return " It has curly quotes: text needs straight ones, '…'." if found else ""
+
+
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|\$(\w*)\$.*?\$\1\$"""
     r"""|\bIN\s*+\((?=[^()]{500})(?:[\d.,\se+-]|'(?:[^']|'')*+'|\b(?:DATE|TIMESTAMP|NULL|TRUE|FALSE)\b)*+\)"""
