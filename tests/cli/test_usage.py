@@ -133,6 +133,7 @@ def test_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(commands.choices) > 20
     for each in (top, *commands.choices.values()):
         assert [line for line in each.format_help().splitlines() if len(line) > 80] == [], each.prog
+    assert "duckdb, spark, or another of" in commands.choices["query"].format_help()
 
 
 def test_each_command_has_examples_that_it_takes() -> None:

@@ -148,7 +148,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--limit": _value("print at most so many rows", "N", int),
     "--on": _names("the columns that identify a row, with commas", "COLUMNS", names),
     "--where": _value("the predicate, whose constants the page lets you change", "PREDICATE"),
-    "--dialect": _value("the SQL dialect of the predicate (duckdb)", default="duckdb"),
+    "--dialect": _value(
+        "the SQL of the predicate: duckdb, spark, or another of sqlglot's, as snowflake (duckdb)", default="duckdb"
+    ),
     "--timezone": _value("the session's time zone (UTC)", "ZONE", default="UTC"),
     "--param": _pairs("a value for $NAME; may be repeated", "NAME=VALUE", "params"),
     # layout and files

@@ -212,7 +212,10 @@ class Parser(argparse.ArgumentParser):
             self.error('there is no option "--where": the predicate stands behind the path, in quotes.')
         if first == "--by":
             self.error('there is no option "--by" here: zskip cluster lays a table out by other columns.')
-        self.error(f'there is no option "{first}".{nearest(first, self._option_string_actions, listed=True)}')
+        hint = nearest(first, self._option_string_actions, listed=True)
+        if len(first) == 2 and (meant := self._options_from(f"-{first}")):
+            hint = f" Did you mean {' or '.join(meant)}?"
+        self.error(f'there is no option "{first}".{hint}')
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:
