@@ -51,6 +51,7 @@ def test_the_only_name_in_a_statement_is_the_table(table: Any) -> None:
     ]
     report = bench(table, queries, runs=1)
     assert [one.files for one in report.timings] == [(1, 20), (1, 20), (2, 40)]  # USING narrows both sides
+    assert "medians of 1 run\n" in str(report)
     with pytest.raises(InvalidOption, match="reads no zskip table"):
         bench(table, ["SELECT * FROM one JOIN two USING (a)"], runs=1)
     with pytest.raises(InvalidOption, match="reads no zskip table"):

@@ -248,7 +248,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.table} (version {self.version}), medians of {self.runs} runs",
+            f"{self.table} (version {self.version}), medians of {self.runs} run{'s' if self.runs > 1 else ''}",
             f"{'files':>15} {'rows':>8} {'bytes':>8} {'plan':>9} {'zskip':>9} {'plain':>9} {'faster':>7}  query",
         ]
         for one in self.timings:

@@ -414,7 +414,7 @@ def test_a_folder_of_others_is_listed_and_what_is_new_is_read(tmp_path: Path) ->
     assert found.to_arrow().column("a").to_pylist() == [7, 7, 7]
     assert found.count() == 3
     assert found.files[1].rows is None
-    assert "1 files new since the index was made, read in full: new.parquet" in found.explain()
+    assert "1 file new since the index was made, read in full: new.parquet" in found.explain()
     assert found.as_dict()["changes"] == {
         "new": ["new.parquet"],
         "changed": ["part-00003.parquet"],

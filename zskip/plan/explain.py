@@ -150,7 +150,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         if paths:
             shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")
             what = "left out" if kind == "gone" else "read in full"
-            lines.append(f"{len(paths):,} files {kind} since the index was made, {what}: {shown}")
+            files = f"{len(paths):,} file{'s' if len(paths) > 1 else ''}"
+            lines.append(f"{files} {kind} since the index was made, {what}: {shown}")
     if any(changes.values()):
         lines.append("zskip index --refresh, or refresh() of the table, takes what changed into the index")
     return "\n".join(lines)

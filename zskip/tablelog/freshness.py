@@ -141,11 +141,16 @@ def is_in(paths: pa.StringArray, others: pa.StringArray) -> np.ndarray:
 
 @contextmanager
 def naming_replaced(storage: Storage, listing: Listing) -> Iterator[None]:
-    """Raise `CommitConflict` in place of an error about a file that other programs replaced since it was listed."""
+    """Raise `CommitConflict` in place of an error about a file that other programs replaced since it was listed.
+
+    Any other `CorruptFile` gets the advice to move such files away.
+    """
     try:
         yield
     except (CorruptFile, FileNotFoundError) as error:
         if only(data_files(storage), listing.path.to_pylist()) == listing:
+            if isinstance(error, CorruptFile):
+                raise CorruptFile(f"{error} zskip doctor names every such file: move them away.") from error
             raise
         raise CommitConflict(f"{storage.uri}: other programs changed files while they were read. ({error})") from error
 

@@ -379,7 +379,8 @@ def cumulated(edges: np.ndarray, weights: np.ndarray, values: np.ndarray, side: 
 def advice_on_files(sizes: np.ndarray, rows: int, row_groups: int, unreadable: Mapping[str, str]) -> Iterator[str]:
     """Advice on the number and size of the files."""
     if unreadable:
-        yield f"{len(unreadable)} files cannot be read as Parquet: move them away, or every scan of the folder fails."
+        files, them = ("1 file", "it") if len(unreadable) == 1 else (f"{len(unreadable):,} files", "them")
+        yield f"{files} cannot be read as Parquet: move {them} away, or every scan of the folder fails."
     small = int((sizes < SMALL_FILE).sum())
     if len(sizes) >= 8 and small > len(sizes) / 2:
         yield (
