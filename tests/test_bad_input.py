@@ -115,6 +115,7 @@ INFINITE, YEAR_40000 = (pa.table({"p": pa.array([day], pa.date32()), "a": [1]}) 
 LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
+STRUCTS = pa.table({"s": [{"x": 1, "y": {"z": 2}}]})
 HUNDREDS = pa.decimal128(10, -2)
 ODD_ZONE = pa.table({"z": pa.array([0], pa.timestamp("us", "+05:30"))})
 NO_ITEMS = pa.list_(pa.int64(), 0)
@@ -148,6 +149,8 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: bind("a = 1", COLUMN, timezone="UTCC"), InvalidOption, 'Did you mean "UTC"'),
     (lambda f: made(f).plan(pl.col("n").is_in([2**70])), UnsupportedSql, r'cannot be read: col\("n"\)\.is_in'),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
+    (lambda f: laid_out(f, "S", STRUCTS), UnknownColumn, r'"S" is a struct\. Name one of its fields: s\.x, s\.y\.z\.$'),
+    (lambda f: laid_out(f, "s.Y", STRUCTS), UnknownColumn, r'column "s\.Y" is a struct\. Name .* fields: s\.y\.z\.$'),
     *(
         (partial(laid_out, by=name), UnknownColumn, re.escape(f'no column "{name}"'))
         for name in ('"n', 'n."', '"n"n', '"')
@@ -278,6 +281,9 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: zskip.sql("FROM conn", tables={"con": made(f)}), CatalogException, r'rows\)\. Did you mean "con"\?$'),
     (lambda _: zskip.sql("FROM df"), CatalogException, r"by tables=, .* con\.register\(name, rows\)\.$"),
     (lambda _: zskip.sql("OPTIMIZE t ZORDER BY (a)"), SqlSyntaxError, r"zskip\.cluster\(path, by=…\) lays a table out"),
+    (lambda f: zskip.cluster(made(f).uri, zorder_by="n"), InvalidOption, "There are: by, .* full, .* threads"),  # type: ignore[call-arg]
+    (lambda f: zskip.cluster(made(f).uri, target_size=1), InvalidOption, 'Did you mean "file_size"'),  # type: ignore[call-arg]
+    (lambda f: made(f).plan("n = 1", dialect="foo"), InvalidOption, "There are: duckdb, spark, athena"),
     (lambda f: made(f).verify(predicates=2), InvalidOption, "random= is the number"),  # type: ignore[arg-type]
     (lambda f: made(f).optimize(zz=1), InvalidOption, "There are: full, dry_run, max_bytes, session, memory_limit"),  # type: ignore[call-arg]
     *(
@@ -329,8 +335,9 @@ def test_bad_input_is_refused_and_leaves_nothing(
 def test_a_corrupt_file_is_named(length: int, tmp_path: Path) -> None:
     source = placed(tmp_path / "raw" / "good.parquet")
     placed(source / "worse.parquet", (source / "good.parquet").read_bytes()[:length])
-    with pytest.raises(CorruptFile, match=r"worse\.parquet"):
+    with pytest.raises(CorruptFile, match=r"worse\.parquet.* zskip doctor names every such file: move them away\.$"):
         zskip.index(source)
+    assert "1 file cannot be read as Parquet: move it away, or every scan of the folder fails." in doctor(source).advice
     with pytest.raises(CorruptFile, match=r"worse\.parquet"):
         zskip.write(str(source), tmp_path / "t", by=["n"])
     assert not (source / "_zskip" / "log").exists()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from zskip.advisor import Advice, Weigh
     from zskip.advisor.query_logs import LoggedQueries
+    from zskip.binder import Parameters
     from zskip.binder.bind_condition import Condition
     from zskip.core.receipts import Clustered, Repaired
     from zskip.writer.options import Resources
@@ -366,13 +367,13 @@ def cluster(
     """
     from zskip.table_formats.locate import source_of
     from zskip.writer.compaction.cluster import cluster, cluster_folder
-    from zskip.writer.options import resources_of
+    from zskip.writer.options import OF_CLUSTER, resources_of
     from zskip.writer.workload_input import queries_of
 
     check_options(full=full, dry_run=dry_run)
     source = source_of(path, storage_options=storage_options)
     chosen = replace(
-        resources_of(options),
+        resources_of(options, *OF_CLUSTER, "where", "max_bytes", "full", "dry_run", "storage_options"),
         by=() if by is None else names_given(by, "by"),
         layout=layout,
         files=files,
@@ -406,6 +407,7 @@ def read(
     *,
     where: Condition | None = None,
     filters: list[Any] | None = None,
+    params: Parameters | None = None,
     columns: Sequence[str] | None = None,
     into: Literal["arrow", "pandas", "polars"] = "arrow",
     version: int | None = None,
@@ -414,7 +416,7 @@ def read(
 ) -> Any:
     """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
 
-    ``where``: SQL or an expression, as for `Table.plan` · ``filters``: the same in the form of `pandas.read_parquet`:
+    ``where`` and ``params``: as for `Table.plan` · ``filters``: the same in the form of `pandas.read_parquet`:
     ``[("a", "=", 1), ("b", "in", [2, 3])]`` for AND, a list of such lists for OR. Raises `InvalidOption` for both of
     them, and the errors of `open` and `Table.plan`.
     """
@@ -422,7 +424,7 @@ def read(
     require_choice("into", into, ways)
     check_options(columns=columns, filters=filters)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
-    return ways[into](table.plan(where=where, filters=filters), columns)
+    return ways[into](table.plan(where=where, filters=filters, params=params), columns)
 
 
 def repair(

@@ -423,6 +423,7 @@ def test_read_gives_what_is_asked_for(tmp_path: Path) -> None:
     assert isinstance(zskip.read(path, where=F("a") < 3, into="pandas"), pandas.DataFrame)
     assert zskip.open(path).plan("s = 'x07' AND a < 702").to_pandas(["a"])["a"].tolist() == [700, 701]
     assert zskip.read(path, where=P("a") < 3, columns="a", into="polars").rows() == [(0,), (1,), (2,)]
+    assert zskip.read(path, where="a < $most", params={"most": 3}).num_rows == 3
     assert zskip.read(path).num_rows == ROWS
     with pytest.raises(zskip.InvalidOption, match="into= is one of arrow, pandas, polars"):
         zskip.read(path, into="rows")  # type: ignore[call-overload, arg-type]

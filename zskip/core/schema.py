@@ -81,6 +81,9 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
 
 
+_LISTED = 8
+"""Fields of a struct that an error names."""
+
 QUOTED_NAME = re.compile(r'"((?:[^"]|"")*)"')
 """A name in double quotes, which are doubled in it."""
 
@@ -181,6 +184,11 @@ class Schema:
         """
         found = self.find([name]) or self.find(split_path(name)) or self.find(name.split("."))
         if found is None:
+            folded = [part.lower() for part in split_path(name)]
+            inside = [each.path for each in self if [part.lower() for part in each.parts[: len(folded)]] == folded]
+            if inside:
+                fields = ", ".join(inside[:_LISTED])
+                raise UnknownColumn(f"The column {in_quotes(name)} is a struct. Name one of its fields: {fields}.")
             raise UnknownColumn(f"There is no column {in_quotes(name)}.{nearest(name, self.columns)}")
         return found
 

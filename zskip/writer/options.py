@@ -38,7 +38,7 @@ _DEFAULT_FILE_SIZE = 128_000_000
 _DESCRIBED_BYTES = 1_000
 ROW_GROUP_ROWS = 122_880
 _LEAST_GROUPS, _LEAST_GROUP_ROWS = 16, 4_096
-_OF_CLUSTER = ("by", "layout", "files", "rows_per_file", "file_size", "weights", "workload")
+OF_CLUSTER = ("by", "layout", "files", "rows_per_file", "file_size", "weights", "workload")
 CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
@@ -257,6 +257,7 @@ def resources_of(options: Resources, *own: str) -> WriteOptions:
     unknown = [name for name in options if name not in Resources.__annotations__]
     if unknown:
         anew = " zskip.cluster(path, by=…) lays a table out anew."
-        hint = anew if unknown[0] in _OF_CLUSTER else nearest(unknown[0], known)
+        near = nearest(unknown[0], known, listed=True) or f" There are: {', '.join(known)}."
+        hint = anew if unknown[0] in OF_CLUSTER else near
         raise InvalidOption(f'There is no option "{unknown[0]}" here.{hint}')
     return WriteOptions(**options)
