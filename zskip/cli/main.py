@@ -212,9 +212,8 @@ class Parser(argparse.ArgumentParser):
             self.error('there is no option "--where": the predicate stands behind the path, in quotes.')
         if first == "--by":
             self.error('there is no option "--by" here: zskip cluster lays a table out by other columns.')
-        hint = nearest(first, self._option_string_actions, listed=True)
-        if len(first) == 2 and (meant := self._options_from(f"-{first}")):
-            hint = f" Did you mean {' or '.join(meant)}?"
+        longer = " or ".join(self._options_from(f"-{first}"))  # of -o, which none has
+        hint = f" Did you mean {longer}?" if longer else nearest(first, self._option_string_actions, listed=True)
         self.error(f'there is no option "{first}".{hint}')
 
 
