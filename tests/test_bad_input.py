@@ -57,6 +57,7 @@ from zskip.errors import (
 )
 from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
+from zskip.tablelog.freshness import data_files, naming_replaced
 
 STRUCTS = pa.table({"n": [1], "s": [{"user_id": 1}]})
 COLUMN = Schema(pa.schema({"a": pa.int64()}))
@@ -342,6 +343,12 @@ def test_a_corrupt_file_is_named(length: int, tmp_path: Path) -> None:
         zskip.write(str(source), tmp_path / "t", by=["n"])
     assert not (source / "_zskip" / "log").exists()
     assert nothing_left(tmp_path / "t")
+
+
+def test_a_file_that_is_listed_and_not_there_is_not_damaged(tmp_path: Path) -> None:
+    storage = open_storage(placed(tmp_path / "raw" / "x.parquet"))
+    with pytest.raises(FileNotFoundError), naming_replaced(storage, data_files(storage)):
+        raise FileNotFoundError("x.parquet")
 
 
 def test_a_file_that_arrow_cannot_decode_is_named(tmp_path: Path) -> None:
