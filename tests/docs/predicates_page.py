@@ -54,8 +54,8 @@ _PAGE = """# What prunes
 
 zskip skips a file or a row group only if its ranges prove that no row makes the predicate TRUE. Otherwise it is read:
 a predicate may contain anything that its engine accepts, and `plan.explain()` shows which parts could not skip
-anything. A predicate is about one table: a name before a column, as in `t.a = 1`, is passed over. This page is generated
-from the tables that the planner uses.
+anything. A predicate is about one table: a name before a column, as in `t.a = 1`, is passed over. This page is
+generated from the tables that the planner uses.
 
 ## The language
 
