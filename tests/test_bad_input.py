@@ -116,7 +116,7 @@ INFINITE, YEAR_40000 = (pa.table({"p": pa.array([day], pa.date32()), "a": [1]}) 
 LAST = pa.table({"p": pa.array([2**63 - 1], pa.timestamp("us")), "a": [1]})
 MOMENTS = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.timestamp("us")})})
 WIDE = pa.schema({"n": pa.int64(), "p": pa.struct({"t": pa.decimal256(60, 0)})})
-STRUCTS = pa.table({"s": [{"x": 1, "y": {"z": 2}}]})
+NESTED = pa.table({"s": [{"x": 1, "y": {"z": 2}}]})
 HUNDREDS = pa.decimal128(10, -2)
 ODD_ZONE = pa.table({"z": pa.array([0], pa.timestamp("us", "+05:30"))})
 NO_ITEMS = pa.list_(pa.int64(), 0)
@@ -150,8 +150,8 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: bind("a = 1", COLUMN, timezone="UTCC"), InvalidOption, 'Did you mean "UTC"'),
     (lambda f: made(f).plan(pl.col("n").is_in([2**70])), UnsupportedSql, r'cannot be read: col\("n"\)\.is_in'),
     (lambda f: laid_out(f, "tags"), NotOrderable, "tags"),
-    (lambda f: laid_out(f, "S", STRUCTS), UnknownColumn, r'"S" is a struct\. Name one of its fields: s\.x, s\.y\.z\.$'),
-    (lambda f: laid_out(f, "s.Y", STRUCTS), UnknownColumn, r'column "s\.Y" is a struct\. Name .* fields: s\.y\.z\.$'),
+    (lambda f: laid_out(f, "S", NESTED), UnknownColumn, r'"S" is a struct\. Name one of its fields: s\.x, s\.y\.z\.$'),
+    (lambda f: laid_out(f, "s.Y", NESTED), UnknownColumn, r'column "s\.Y" is a struct\. Name .* fields: s\.y\.z\.$'),
     *(
         (partial(laid_out, by=name), UnknownColumn, re.escape(f'no column "{name}"'))
         for name in ('"n', 'n."', '"n"n', '"')
