@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,27 @@ def cast(values: pa.Array | pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArr
 def flattened(lists: pa.Array) -> pa.Array:
     """The items of lists. `flatten` alone fails for extension types if all lists are NULL."""
     return lists.values[:0] if lists.null_count == len(lists) else lists.flatten()
+
+
+def leaf_values(values: pa.Array) -> Iterator[pa.Array]:
+    """The values at the ends of nested ones: of fields, items, and the keys and items of maps.
+
+    >>> [leaf.to_pylist() for leaf in leaf_values(pa.array([{"a": 1, "l": [2, 3]}]))]
+    [[1], [2, 3]]
+    """
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if t.is_map(values.type):
+        inner = [values.keys, values.items]
+    elif t.is_struct(values.type):
+        inner = values.flatten()
+    elif t.is_nested(values.type):
+        inner = [flattened(values)]
+    else:
+        yield values
+        return
+    for each in inner:
+        yield from leaf_values(each)
 
 
 def _cast(values: pa.Array, type: pa.DataType) -> pa.Array:

@@ -6,13 +6,14 @@ rewrite, without the mark in the footer, Spark would show that too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.core import types as t
+from zskip.core.casts import leaf_values
 from zskip.errors import CorruptFile, SchemaError
 from zskip.parquet import footers, trust
 from zskip.parquet.arrow_differences import is_damage, leaves
@@ -53,7 +54,7 @@ def refuse_old_values(file: pq.ParquetFile, name: str) -> None:
 
 
 def _require_new(rows: pa.Array, column: str, name: str) -> None:
-    for leaf in _values(rows):
+    for leaf in leaf_values(rows):
         least = pc.min(leaf) if trust.is_of_calendar(leaf.type) else pa.scalar(None)
         if least.is_valid and pc.less(least, trust.calendars_agree_since(leaf.type)).as_py():
             raise SchemaError(
@@ -65,20 +66,3 @@ def _require_new(rows: pa.Array, column: str, name: str) -> None:
 
 def _has_times(fields: Iterable[pa.Field]) -> bool:
     return any(trust.is_of_calendar(leaf) for field in fields for leaf in leaves(field.type))
-
-
-def _values(rows: pa.Array) -> Iterator[pa.Array]:
-    """The values at the ends of nested rows."""
-    if isinstance(rows, pa.ExtensionArray):
-        rows = rows.storage
-    if isinstance(rows, pa.StructArray):
-        inner = rows.flatten()
-    elif isinstance(rows, pa.MapArray):
-        inner = [rows.keys, rows.items]
-    elif isinstance(rows, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
-        inner = [rows.flatten()]
-    else:
-        yield rows
-        return
-    for each in inner:
-        yield from _values(each)

@@ -231,29 +231,18 @@ def _in_pandas(rows: pa.Table) -> pandas.DataFrame:
     """The rows as pandas holds them, without integers that Arrow would round to floats for the NULLs beside them."""
     import pandas
 
+    from zskip.core.casts import leaf_values  # no plan needs it
+
     frame = rows.to_pandas()
     nullable = {pa.int64(): pandas.Int64Dtype(), pa.uint64(): pandas.UInt64Dtype()}
     for position, column in enumerate(rows.columns):
-        integers = [leaf for chunk in column.chunks for leaf in _long_integers(chunk)]
+        leaves = [leaf for chunk in column.chunks for leaf in leaf_values(chunk)]
+        integers = [leaf for leaf in leaves if t.is_integer(leaf.type) and leaf.type.bit_width == 64]
         if any(leaf.null_count for leaf in integers) and not all(map(_exact_in_doubles, integers)):
             # Inside lists and structs, the integers become Python's.
             exact = column.to_pandas(types_mapper=nullable.get, integer_object_nulls=True)
             frame.isetitem(position, exact)
     return frame
-
-
-def _long_integers(values: pa.Array) -> Iterator[pa.Array]:
-    """The integers of 64 bits in a column, also those inside lists and structs."""
-    if t.is_map(values.type):
-        yield from _long_integers(values.keys)
-        yield from _long_integers(values.items)
-    elif t.is_struct(values.type):
-        for field in values.flatten():
-            yield from _long_integers(field)
-    elif t.is_nested(values.type):
-        yield from _long_integers(values.flatten())
-    elif t.is_integer(values.type) and values.type.bit_width == 64:
-        yield values
 
 
 def _exact_in_doubles(integers: pa.Array) -> bool:
