@@ -208,7 +208,7 @@ class LocalStorage:
         target = self._locate(path)
         temporary = _temporary(target)
         try:
-            with _naming_closed_folder(target):
+            with _naming_folder(os.path.dirname(target), _WRITING):
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with naming(temporary), open(temporary, "xb") as file:
                     file.write(data)
@@ -242,7 +242,7 @@ class LocalStorage:
     def open_writer(self, path: str) -> BinaryIO:
         target = self._locate(path)
         temporary = _temporary(target)
-        with _naming_closed_folder(target):
+        with _naming_folder(os.path.dirname(target), _WRITING):
             try:
                 file = _Named(temporary, target)
             except (FileNotFoundError, NotADirectoryError):
@@ -304,35 +304,23 @@ class LocalStorage:
         return LocalFileSystem()
 
 
+_WRITING = (
+    "A table and its index are written into this folder: give this user the right to do so, or write the rows to "
+    "another folder by zskip.write"
+)
+
+
 @contextmanager
-def _naming_closed_folder(target: str) -> Iterator[None]:
-    """Name the folder into which a file may not be written, and say what to do."""
+def _naming_folder(path: str, advice: str) -> Iterator[None]:
+    """Name the folder that is closed to this user, this one or the nearest one above that it sees, with advice."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        folder = os.path.dirname(target)
-        while not os.path.isdir(folder):
-            folder = os.path.dirname(folder)
-        raise OSError(
-            error.errno,
-            f"{error.strerror}. A table and its index are written into this folder: give this user the right to do so, "
-            "or write the rows to another folder by zskip.write",
-            folder,
-        ) from error
-
-
-@contextmanager
-def _naming_unreadable_folder(folder: str) -> Iterator[None]:
-    """Name the folder that may not be read: this one, or the one above it in which nothing can be looked up."""
-    try:
-        yield
-    except PermissionError as error:
-        while not os.path.lexists(folder):
-            folder = os.path.dirname(folder)
-        advice = f"{error.strerror}. Give this user the right to read this folder"
-        raise PermissionError(error.errno, advice, folder.rstrip("/")) from error
+        while not os.path.lexists(path):
+            path = os.path.dirname(path)
+        raise OSError(error.errno, f"{error.strerror}. {advice}", path.rstrip("/") or path) from error
 
 
 class _Named(io.FileIO):
@@ -405,7 +393,7 @@ def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
         with os.scandir(folder) as entries:
             yield entries
         return
-    with _naming_unreadable_folder(folder):
+    with _naming_folder(folder, "Give this user the right to read this folder"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(descriptor) as entries:
