@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zskip.binder import bind
 from zskip.binder.workload_sql import is_query, named_tables, translated
 from zskip.core.late_loading import engine
-from zskip.errors import InvalidOption, ZskipError
+from zskip.errors import InvalidOption, ZskipError, amount
 from zskip.plan import Share
 from zskip.plan.planner import plan
 from zskip.statements.duckdb.statement import rewrite
@@ -248,7 +248,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.table} (version {self.version}), medians of {self.runs} run{'s' if self.runs > 1 else ''}",
+            f"{self.table} (version {self.version}), medians of {amount(self.runs, 'run')}",
             f"{'files':>15} {'rows':>8} {'bytes':>8} {'plan':>9} {'zskip':>9} {'plain':>9} {'faster':>7}  query",
         ]
         for one in self.timings:

@@ -94,6 +94,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
+def amount(number: int, thing: str) -> str:
+    """A number of things in words.
+
+    >>> amount(1, "file"), amount(2_000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def row_shown(row: pa.Table) -> str:
     """The one row of a table as messages show it. Dates and times that Python lacks are in Arrow's form.
 

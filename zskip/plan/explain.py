@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import InvalidOption, UnreadableFile, nearest
+from zskip.errors import InvalidOption, UnreadableFile, amount, nearest
 from zskip.language import Predicate
 from zskip.plan.survivors import Share, Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
@@ -150,8 +150,7 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         if paths:
             shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")
             what = "left out" if kind == "gone" else "read in full"
-            files = f"{len(paths):,} file{'s' if len(paths) > 1 else ''}"
-            lines.append(f"{files} {kind} since the index was made, {what}: {shown}")
+            lines.append(f"{amount(len(paths), 'file')} {kind} since the index was made, {what}: {shown}")
     if any(changes.values()):
         lines.append("zskip index --refresh, or refresh() of the table, takes what changed into the index")
     return "\n".join(lines)

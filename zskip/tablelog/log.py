@@ -25,7 +25,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore, nearest
+from zskip.errors import DamagedIndex, TableNotFound, UncertainCommit, UnsupportedStore, amount, nearest
 from zskip.storage.staged import Staged
 from zskip.storage.storage import Storage
 from zskip.tablelog.snapshot import FORMAT, Snapshot, from_bytes, to_bytes
@@ -197,7 +197,7 @@ def not_found(storage: Storage, version: int | None = None) -> str:
         files = len(storage.list(hidden=False).parquet())
         if files:
             return (
-                f"There is no zskip table at {storage.uri}, but {files:,} Parquet file{'s' if files > 1 else ''}. "
+                f"There is no zskip table at {storage.uri}, but {amount(files, 'Parquet file')}. "
                 "Index them by zskip.index(path), or in a shell by zskip index."
             )
         nothing = f"There is no zskip table at {storage.uri}, and no Parquet file."

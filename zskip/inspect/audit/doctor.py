@@ -25,6 +25,7 @@ from zskip.errors import (
     TableError,
     TableNotFound,
     UnsupportedFormat,
+    amount,
 )
 from zskip.parquet import footers
 from zskip.parquet.arrow_differences import holds_clock
@@ -379,8 +380,9 @@ def cumulated(edges: np.ndarray, weights: np.ndarray, values: np.ndarray, side: 
 def advice_on_files(sizes: np.ndarray, rows: int, row_groups: int, unreadable: Mapping[str, str]) -> Iterator[str]:
     """Advice on the number and size of the files."""
     if unreadable:
-        files, them = ("1 file", "it") if len(unreadable) == 1 else (f"{len(unreadable):,} files", "them")
-        yield f"{files} cannot be read as Parquet: move {them} away, or every scan of the folder fails."
+        them = "it" if len(unreadable) == 1 else "them"
+        found = amount(len(unreadable), "file")
+        yield f"{found} cannot be read as Parquet: move {them} away, or every scan of the folder fails."
     small = int((sizes < SMALL_FILE).sum())
     if len(sizes) >= 8 and small > len(sizes) / 2:
         yield (

@@ -30,7 +30,7 @@ from zskip import layouts
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.core.option_checks import require_output
-from zskip.errors import InvalidOption, MissingDependency
+from zskip.errors import InvalidOption, MissingDependency, amount
 from zskip.inspect.explore.export import Arrays, ExportedColumn, Level, columns_of, fitting, packed, tree_of
 from zskip.language import Predicate
 from zskip.language.tree import Opaque, Reference, walk
@@ -116,7 +116,7 @@ def page(
         facts,
         arrays,
         title=index.storage.uri.rstrip("/").rpartition("/")[2],
-        subtitle=f"version {index.version}, {len(index):,} file{'s' * (len(index) != 1)}, {layout}",
+        subtitle=f"version {index.version}, {amount(len(index), 'file')}, {layout}",
         predicate="every row" if predicate is None else predicate.text,
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from zskip.core.option_checks import size_text
 from zskip.core.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
-from zskip.errors import CommitConflict, InvalidOption
+from zskip.errors import CommitConflict, InvalidOption, amount
 from zskip.storage import Storage
 from zskip.table_formats.locate import stale_by_dimension
 from zskip.tablelog import freshness, indexing, log, vacuum
@@ -125,10 +125,10 @@ def _sketches(storage: Storage, options: WriteOptions, dry_run: bool, backend: B
     if not lacking:
         return Step("sketches", "nothing was due")
     if dry_run:
-        return Step("sketches", f"would complete them for {_files(lacking)}")
+        return Step("sketches", f"would complete them for {amount(lacking, 'file')}")
     snapshot = complete_sketches(storage, base, options, backend=backend)[0]
     names = tuple(f"{sketch.name.kind} of {sketch.name.column}" for sketch in snapshot.sketches)
-    return Step("sketches", f"completed them for {_files(lacking)}", receipt=Sketched(snapshot.version, names))
+    return Step("sketches", f"completed them for {amount(lacking, 'file')}", receipt=Sketched(snapshot.version, names))
 
 
 def _files_without_sketches(storage: Storage, snapshot: Snapshot) -> int:
@@ -156,7 +156,7 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
         why = f"the {budget.max_seconds:g} seconds were over" if budget.over else f"max_bytes is {size_text(most or 0)}"
         if not budget.over and done.files_left:
             why = _OTHERS
-        left = f"{_files(files)} ({size_text(size)}), since {why}"
+        left = f"{amount(files, 'file')} ({size_text(size)}), since {why}"
     return Step("optimize", _rewritten(done), left, done)
 
 
@@ -167,14 +167,14 @@ def _joins(storage: Storage, options: WriteOptions, dry_run: bool) -> Step:
     if not stale and (dry_run or None not in found):
         return Step("joins", "nothing was due")
     if dry_run:
-        return Step("joins", f"would refresh the attributes of at least {_files(stale)}")
+        return Step("joins", f"would refresh the attributes of at least {amount(stale, 'file')}")
     receipt = refresh_joins(storage, base, options)[1]
-    what = "; ".join([f"refreshed the attributes of {_files(receipt.files)}", *receipt.unjoined])
+    what = "; ".join([f"refreshed the attributes of {amount(receipt.files, 'file')}", *receipt.unjoined])
     return Step("joins", what, receipt=receipt)
 
 
 def _rewritten(done: Optimized) -> str:
-    what = f"{_files(done.files_rewritten)} ({size_text(done.bytes_rewritten)})"
+    what = f"{amount(done.files_rewritten, 'file')} ({size_text(done.bytes_rewritten)})"
     if done.dry_run and done.files_rewritten:
         return f"would rewrite {what}"
     if not done.files_rewritten and done.sketches_merged:
@@ -194,9 +194,5 @@ def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
     done: Vacuumed = vacuum.vacuum(storage, older_than=older_than, dry_run=dry_run)
     if not done.paths and not done.versions:
         return Step("vacuum", "nothing was due", receipt=done)
-    what = f"{_files(len(done.paths))} ({size_text(done.bytes)}) and {len(done.versions)} versions"
+    what = f"{amount(len(done.paths), 'file')} ({size_text(done.bytes)}) and {len(done.versions)} versions"
     return Step("vacuum", f"{'would remove' if dry_run else 'removed'} {what}", receipt=done)
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"
