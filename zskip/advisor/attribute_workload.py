@@ -51,7 +51,7 @@ def star_workload(
     """
     schemas = {join.name: schema_of(join, storage_options) for join in joins}
     star = _Star(schema, schemas, tuple(_unread(join, schemas[join.name]) for join in in_order(joins)))
-    named = {_name(place) for query in queries for place in table_places(query, own_duckdb()).tables}
+    named = {_name(place) for query in queries for place in _places(query)}
     others = {name for name in named if not star.roles_of(name)}
     if len(others) == 1:
         facts = others.pop()
@@ -110,6 +110,12 @@ def _texts(conditions: Sequence[Predicate]) -> list[str]:
     return [text for text in dict.fromkeys(one.sql() for one in conditions) if text is not None]
 
 
+def _places(statement: str) -> list[Place]:
+    """The places of tables in a statement."""
+    with own_duckdb() as con:
+        return table_places(statement, con).tables
+
+
 @dataclass(frozen=True)
 class _Star:
     """``schema``: the facts' · ``schemas``: the dimensions', by their names · ``dimensions``: each after those that
@@ -133,7 +139,7 @@ class _Star:
 
     def own_conditions(self, statement: str, facts: str) -> list[str]:
         """The condition on the facts' own columns that the text of a statement has; none for a dimension's columns."""
-        named = {_name(place) for place in table_places(statement, own_duckdb()).tables}
+        named = {_name(place) for place in _places(statement)}
 
         def may_be_facts(name: str) -> bool:
             return name == facts if facts in named else not self.roles_of(name)
@@ -148,7 +154,7 @@ class _Star:
 
         places = [
             (place, self.roles_of(_name(place)))
-            for place in table_places(statement, own_duckdb()).tables
+            for place in _places(statement)
             if _name(place) == facts or self.roles_of(_name(place))
         ]
         # The facts may be a dimension of their own, as employees are of employees.
