@@ -77,6 +77,10 @@ def made(folder: Path, rows: pa.Table = ROWS) -> zskip.Table:
     return zskip.write(rows, folder / "made", by=rows.column_names[0])
 
 
+def planned(folder: Path, condition: Any, rows: pa.Table = ROWS) -> object:
+    return made(folder, rows).plan(condition)
+
+
 def placed(path: Path, rows: pa.Table | bytes = ROWS) -> Path:
     """The folder of a new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +134,7 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
     (lambda f: zskip.read(made(f).uri, filters=[("src_pi", "=", "x")]), UnknownColumn, 'Did you mean "src_ip"'),
     (lambda f: made(f).plan(pc.field("N") == 3), UnknownColumn, 'no column "N". Did you mean "n"'),
     *(
-        (lambda f, condition=condition: made(f).plan(condition), UnknownColumn, 'no column "src_pi". Did you mean')  # type: ignore[misc]
+        (partial(planned, condition=condition), UnknownColumn, 'no column "src_pi". Did you mean')
         for condition in (
             (pc.field("n") == 3) & (pc.field("src_pi") == "x"),
             pl.col("src_pi") == "x",
@@ -139,7 +143,7 @@ CASES: list[tuple[Callable[[Path], object], Errors, str]] = [
         )
     ),
     *(
-        (lambda f, condition=condition: made(f, STRUCTS).plan(condition), UnknownColumn, 'Did you mean "s.user_id"')  # type: ignore[misc]
+        (partial(planned, condition=condition, rows=STRUCTS), UnknownColumn, 'Did you mean "s.user_id"')
         for condition in (pc.field("s", "usr_id") == 1, pl.col("s").struct.field("usr_id") == 1)
     ),
     (lambda f: made(f).plan(filters=[(3, "=", 3)]), InvalidOption, r"no list of filters .* operators are =, ==, !="),

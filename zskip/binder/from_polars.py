@@ -50,10 +50,8 @@ def _parts(node: Any, schema: Schema) -> Iterator[Node | None]:
         return
     try:
         yield _condition(node, schema)
-    except (_Unsupported, RecursionError, KeyError, IndexError, TypeError, AttributeError, pa.ArrowNotImplementedError):
-        # Not an error: the JSON is internal to polars, and its form may change between releases. Arrow has no integers
-        # of 128 bits, as which polars lists those of more than 64.
-        yield None
+    except (_Unsupported, RecursionError, KeyError, IndexError, TypeError, AttributeError):
+        yield None  # Not an error: the JSON is internal to polars, and its form may change between releases.
 
 
 def _tagged(node: Any) -> tuple[str, Any]:
@@ -150,7 +148,10 @@ def _membership(subject: Any, list_: Any, schema: Schema) -> Node:
     data = _tagged(list_)[1].get("Scalar", {}).get("List")
     if data is None:
         raise _Unsupported
-    values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
+    try:
+        values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
+    except pa.ArrowNotImplementedError as error:  # of integers of 128 bits, as which polars lists those beyond 64
+        raise _Unsupported from error
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     plain = values.cast(pa.string()) if t.is_large_string(values.type) or t.is_string_view(values.type) else values
     if plain.type != type or plain.null_count or t.is_floating(type):

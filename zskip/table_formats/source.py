@@ -168,11 +168,7 @@ def refuse_old_values_of_index(index: Index, files: np.ndarray) -> None:
     """
     from zskip.parquet.legacy_calendar import refuse_old_values_of_files
 
-    if not len(files) or not any(
-        is_of_calendar(leaf) for column in index.snapshot.schema for leaf in leaves(column.type)
-    ):
-        return
-    may_be_old = np.logical_or.reduce([*may_hold_old_values(index, files).values()])
+    may_be_old = np.logical_or.reduce([np.zeros(len(files), bool), *may_hold_old_values(index, files).values()])
     paths = index.paths(files[may_be_old]).to_pylist()
     refuse_old_values_of_files(index.storage, paths, index.snapshot.schema.arrow)
 
@@ -180,6 +176,8 @@ def refuse_old_values_of_index(index: Index, files: np.ndarray) -> None:
 def may_hold_old_values(index: Index, files: np.ndarray) -> dict[str, np.ndarray]:
     """For each column with dates or timestamps, by path, whether each file may hold one of before 1901."""
     columns = [column for column in index.snapshot.schema if any(map(is_of_calendar, leaves(column.type)))]
+    if not columns or not len(files):
+        return {}
     ranges = index.files_at(files, [column.path for column in columns]).statistics.columns
     found = {}
     for column in columns:

@@ -174,19 +174,18 @@ class Index:
             return reader.statistics(columns, exactness=False).statistics()
 
         found = read(missing) if missing else None
+
+        def ranges(path: str) -> Ranges:
+            # Another thread may have evicted a column since it was looked up.
+            return (found if path in missing and found else read([path])).columns[path]
+
         row_count = self.once(
             (level, shard, None),
             lambda: self._checked_total(
                 shard, "row_count", reader.row_count() if found is None else found.row_count, level
             ),
         )
-        columns: dict[str, Ranges] = {}
-        for path in known:
-            columns[path] = self.once(
-                (level, shard, path),
-                # Another thread may have evicted the column since it was looked up.
-                lambda path=path: (found if path in missing and found else read([path])).columns[path],  # type: ignore[misc]
-            )
+        columns = {path: self.once((level, shard, path), partial(ranges, path)) for path in known}
         return Statistics(row_count, columns)
 
     def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
