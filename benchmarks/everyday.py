@@ -241,6 +241,10 @@ def twenty(folder: Path) -> None:
     kinds: dict[str, Callable[[], str]] = {
         "look-up": lambda: f"SELECT * FROM {{}} WHERE ts = {one_of(count)}",
         "range": lambda: f"SELECT sum(amount) FROM {{}} WHERE ts BETWEEN {(low := one_of(count))} AND {low + 1000}",
+        "range by a function": lambda: f"SELECT sum(amount) FROM {{}} WHERE ts // 1000 = {one_of(count // 1000)}",
+        "group by a function": lambda: (
+            f"SELECT host, sum(amount) FROM {{}} WHERE ts % {2 + one_of(10**6)} <> 0 GROUP BY host"
+        ),
         "unclustered look-up": lambda: f"SELECT count(*) FROM {{}} WHERE amount = {one_of(10**9)}",
         "IN of 3,000": lambda: (
             f"SELECT sum(amount) FROM {{}} WHERE host IN ({', '.join(map(str, random.integers(0, 10**5, 3000)))})"

@@ -13,6 +13,7 @@ def every_statement_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one over few files, one that saves little, and one that gained nothing in another test."""
     monkeypatch.setattr(pruning_rule, "MOST_RANGES", -1)
     monkeypatch.setattr(pruning_rule, "LEAST_SAVED", 0.0)
+    monkeypatch.setattr(pruning_rule, "LEAST_READ", 0.0)
     monkeypatch.setattr(pruning_rule, "_GAINLESS", set())
 
 

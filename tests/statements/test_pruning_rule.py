@@ -19,7 +19,7 @@ from zskip.statements.duckdb import pruning_rule
 from zskip.storage.local import LocalStorage
 
 FILES, ROWS = 4, 50
-_LEAST_SAVED, _MOST_RANGES = pruning_rule.LEAST_SAVED, pruning_rule.MOST_RANGES
+_LEAST_SAVED, _LEAST_READ, _MOST_RANGES = pruning_rule.LEAST_SAVED, pruning_rule.LEAST_READ, pruning_rule.MOST_RANGES
 # Each file has its own range of "day"; "same" has the same values in all of them.
 _DATA = pa.table(
     {
@@ -95,6 +95,25 @@ def test_a_statement_over_few_files_is_explained_where_that_may_gain(
     assert zskip.explain(text, con)
     ((asked,),) = con.execute("SELECT count(*) FROM duckdb_logs WHERE message LIKE 'EXPLAIN%'").fetchall()
     assert asked, "a user who asks gets the reasons"
+
+
+@pytest.mark.parametrize(
+    ("statement", "explained"),
+    [
+        ("SELECT sum(same) FROM {} WHERE day % 3 = 2", False),
+        ("SELECT day, count(*) FROM {} WHERE day % 3 = 2 GROUP BY day ORDER BY 2 DESC LIMIT 1", False),
+        ("SELECT count(*) FROM {} WHERE day % 3 = 2 ORDER BY ALL", False),
+        ("SELECT same FROM {} WHERE day % 3 = 2 ORDER BY day LIMIT 3", True),
+        ("SELECT count(*) FROM {} JOIN mine USING (day) WHERE day % 3 = 2", True),
+        ("SELECT same FROM {} WHERE day % 3 = 2 QUALIFY row_number() OVER (ORDER BY day) = 1", True),
+    ],
+)
+def test_filters_over_little_are_not_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, statement: str, explained: bool
+) -> None:
+    monkeypatch.setattr(pruning_rule, "LEAST_READ", _LEAST_READ)
+    con = _connection()
+    assert _is_explained(statement.replace("{}", f"'{folder}'"), con) == explained
 
 
 @pytest.mark.slow

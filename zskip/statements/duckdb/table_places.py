@@ -90,8 +90,9 @@ class Places:
     columns only by their names · ``reads_names``: the names of columns may be read as values, or given to other columns
     · ``grouping_sets``: the key of a group may be NULL where the column is not · ``searched``: the columns named
     outside its result, without case · ``joined``: those of USING · ``renames``: it may reach a column there by its
-    position, or by another name · ``only_compares``: it has no condition but comparisons of columns with constants, and
-    of the columns of several relations · ``parsed``: False if DuckDB's parser told nothing of all this.
+    position, or by another name · ``only_filters``: it reads one table, and all rows that its conditions select ·
+    ``only_compares``: it has no condition but comparisons of columns with constants, and of the columns of several
+    relations, and reads all rows that they select · ``parsed``: False if DuckDB's parser told nothing of all this.
     """
 
     tables: list[Place] = field(default_factory=list)
@@ -105,6 +106,7 @@ class Places:
     searched: set[str] = field(default_factory=set)
     joined: set[str] = field(default_factory=set)
     renames: bool = False
+    only_filters: bool = False
     only_compares: bool = False
     parsed: bool = True
 
@@ -208,7 +210,9 @@ def _table_places(statement: str, con: duckdb.DuckDBPyConnection) -> Places:
     reader = _Reader(words, lambda at: len(raw[:at].decode()) - len(prefix))
     reader.visit(tree, _Scope())
     found = reader.found
-    found.only_compares = len(tree) == 1 and _only_compares(tree[0]["node"])
+    if len(tree) == 1 and _reads_all(tree[0]["node"]):
+        found.only_filters = tree[0]["node"]["from_table"]["type"] == "BASE_TABLE"
+        found.only_compares = _only_compares(tree[0]["node"])
     found.tables.sort(key=lambda place: place.start)
     if of_keywords:
         found.only_named, found.reads_names = False, True
@@ -416,13 +420,18 @@ def _only_asks_for_rows(select: Mapping[str, Any]) -> bool:
     return all(one["class"] == "STAR" and not one["columns"] and not one["expr"] for one in select["select_list"])
 
 
+def _reads_all(query: Mapping[str, Any]) -> bool:
+    """Whether a query reads all rows that its conditions select: a LIMIT only counts groups."""
+    if query["type"] != "SELECT_NODE" or query["qualify"] is not None:
+        return False
+    return bool(query["group_expressions"]) or all(one["type"] == "ORDER_MODIFIER" for one in query["modifiers"])
+
+
 def _only_compares(query: Mapping[str, Any]) -> bool:
     """Whether a query's conditions compare columns with constants, or relations with each other, and do nothing else.
 
     DuckDB skips by the first, and by the keys of a join that it has read, as soon as it reads the footers.
     """
-    if query["type"] != "SELECT_NODE" or query["modifiers"]:
-        return False
     conditions = [] if query["where_clause"] is None else [query["where_clause"]]
     relations = [query["from_table"]]
     tables = 0
@@ -446,7 +455,7 @@ def _only_compares(query: Mapping[str, Any]) -> bool:
         with_others = tables > 1 and "COLUMN_REF" in kinds and {*kinds} <= {"COLUMN_REF", "FUNCTION"}
         if condition["type"] not in _COMPARISONS or not (with_constants or with_others):
             return False
-    return query["qualify"] is None
+    return True
 
 
 def _constant_kind(operand: Mapping[str, Any]) -> Any:
