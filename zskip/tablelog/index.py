@@ -79,11 +79,16 @@ class Index:
         self.parts = storage if parts is None else parts
         self.snapshot = snapshot
         self.cache_bytes = cache_bytes
-        self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
-        counts = [shard.totals.files for shard in snapshot.shards]
-        self.first_file = offsets_of(counts)
         self._kept: LRUCache[Any, tuple[Any, int]] = LRUCache(max(cache_bytes, 1), lambda kept: kept[1])
         self._lock = threading.Lock()
+
+    @cached_property
+    def first_file(self) -> np.ndarray:
+        return offsets_of([shard.totals.files for shard in self.snapshot.shards])
+
+    @cached_property
+    def has_row_groups(self) -> bool:
+        return any(shard.row_group_part is not None for shard in self.snapshot.shards)
 
     @property
     def source(self) -> str | None:
