@@ -304,13 +304,16 @@ class DeltaSource:
             gone = tuple(map(unquote, removed))
             return _content(table, schema, partition_by, {}, gone, new_state)
 
-    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+    def require_replaceable(
+        self, index: Index, files: np.ndarray, *, rows_change: bool = False, batch: tuple[str, int] | None = None
+    ) -> None:
         uri = self.storage.uri
         if self.fixed is not None:
             raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be changed: open its newest.")
-        unknown = sorted(set(self.table().protocol().writer_features or ()) - _WRITER_FEATURES)
+        table = self.table()
+        unknown = sorted(set(table.protocol().writer_features or ()) - _WRITER_FEATURES)
         # Writer version 5 implies the feature without naming it, and until a column is renamed no name shows it.
-        mapped = self.table().metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+        mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
         if mapped or unknown:
             what = "columnMapping" if mapped else unknown[0]
             raise UnsupportedFormat(
@@ -330,9 +333,11 @@ class DeltaSource:
                     "partitions by texts, integers, dates and booleans."
                 )
         refuse_old_values_of_index(index, files)
+        if rows_change:
+            self._require_changeable(table)
 
-    def require_changeable(self, batch: tuple[str, int] | None) -> None:
-        table = self.table()
+    def _require_changeable(self, table: DeltaTable) -> None:
+        """Raise `UnsupportedFormat` if changing rows needs more than to replace their files."""
         properties = table.metadata().configuration
         asked = [name for name in ("delta.appendOnly", "delta.enableChangeDataFeed") if properties.get(name) == "true"]
         asked += [name for name in properties if name.startswith("delta.constraints.")]

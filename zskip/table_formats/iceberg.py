@@ -266,10 +266,14 @@ class IcebergSource:
             refs.setdefault(ref.snapshot_id, []).append(name)
         return [_version(one, refs.get(one.snapshot_id, [])) for one in snapshots[::-1][:limit]]
 
-    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
+    def require_replaceable(
+        self, index: Index, files: np.ndarray, *, rows_change: bool = False, batch: tuple[str, int] | None = None
+    ) -> None:
         """Only the newest state of a catalog's table can be changed."""
         from pyiceberg.table import StaticTable
 
+        if batch is not None:
+            raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
         if isinstance(self.opened(), StaticTable) or self.fixed is not None:
             raise UnsupportedFormat(
                 f"The Iceberg table at {self.metadata} can only be changed through its catalog: give the newest table "
@@ -277,10 +281,6 @@ class IcebergSource:
             )
         _require_partitions(self.opened(), self.metadata)
         refuse_old_values_of_index(index, files)
-
-    def require_changeable(self, batch: tuple[str, int] | None) -> None:
-        if batch is not None:
-            raise InvalidOption("An Iceberg table does not record batches: batch= is for zskip and Delta tables.")
 
     def replace_files(self, new: Replacement) -> Replaced:
         """As `Source.replace_files`. pyiceberg writes the files, with the field ids, bounds and partitions of the

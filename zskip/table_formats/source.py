@@ -140,13 +140,14 @@ class Source(Protocol):
     def history(self, limit: int | None) -> list[Version]:
         """The versions that the log names, the newest first. ``limit``: how many at most."""
 
-    def require_replaceable(self, index: Index, files: np.ndarray) -> None:
-        """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported, and `SchemaError` for
-        old dates in Spark's legacy calendar."""
+    def require_replaceable(
+        self, index: Index, files: np.ndarray, *, rows_change: bool = False, batch: tuple[str, int] | None = None
+    ) -> None:
+        """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported, `SchemaError` for old
+        dates in Spark's legacy calendar, and `InvalidOption` if a commit cannot record the ``batch``.
 
-    def require_changeable(self, batch: tuple[str, int] | None) -> None:
-        """Raise `UnsupportedFormat` if changing rows needs more than to replace their files, and `InvalidOption` if a
-        commit cannot record the ``batch``."""
+        ``rows_change``: the new files do not have the rows of the old ones, which may need more than to replace files.
+        """
 
     def replace_files(self, new: Replacement) -> Replaced | None:
         """Replace files in one commit on the version of the index; None if the table has the batch already.

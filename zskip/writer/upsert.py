@@ -118,7 +118,7 @@ def upsert_source(
     on = _key_columns(on, index.snapshot.schema)
     _schema_after(index, source.schema)
     # What no upsert can change is refused before rows are read: their keys may have no place in such a table.
-    table.require_replaceable(index, np.zeros(0, np.int64))
+    table.require_replaceable(index, np.zeros(0, np.int64), rows_change=True, batch=batch)
     with spill_folders(options.temp_directory) as make_folder:
         rows = Batch.of(source, on, _part_bytes(options), make_folder)
         for _ in range(_ATTEMPTS):
@@ -367,8 +367,7 @@ class _Upsert:
 
     def into_source(self, table: Source, batch: tuple[str, int] | None) -> tuple[Source, Upserted]:
         """Make the new version of a Delta or Iceberg table, whose newest version must be that of the index."""
-        table.require_replaceable(self.index, self.files)
-        table.require_changeable(batch)
+        table.require_replaceable(self.index, self.files, rows_change=True, batch=batch)
         made = None
         if self.batch.rows:
             verb = "MERGE by zskip: rows replaced and inserted by key"
