@@ -30,7 +30,6 @@ ZskipError
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -282,6 +281,8 @@ def nearest(name: str, candidates: Iterable[str], *, listed: bool = False) -> st
     >>> nearest("src_pi", ["ts", "src_ip"])
     ' Did you mean "src_ip"?'
     """
+    import difflib
+
     pool = list(candidates)
     folded = {candidate.lower(): candidate for candidate in pool}
     # The comparison takes quadratic time, and the name may come from an untrusted user.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
@@ -109,6 +108,8 @@ class Plan:
         return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {files}{read}>"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         picture = engine("picture").svg(self._survivors)
         return f"{picture or ''}<pre>{escape(self.explain())}</pre>"
 

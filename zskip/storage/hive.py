@@ -11,7 +11,6 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -182,6 +181,8 @@ def _inferred_by_duckdb(names: list[str]) -> pa.DataType:
 
 
 def _type_of_folders(names: list[str]) -> str:
+    from tempfile import TemporaryDirectory
+
     import pyarrow.parquet as pq
 
     file = io.BytesIO()

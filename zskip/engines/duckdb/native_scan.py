@@ -22,7 +22,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,6 +259,8 @@ def _value(column: StoredColumn, type: str, inside: str | None, whole: bool) -> 
 @lru_cache(maxsize=1)
 def binds_schemas() -> bool:
     """Whether the installed DuckDB has the undocumented option ``bound_schema``."""
+    from tempfile import TemporaryDirectory
+
     import duckdb
 
     with TemporaryDirectory() as folder, duckdb.connect() as con:
