@@ -43,7 +43,7 @@ demo: $(READY)  ## build a table from real network logs and look things up in it
 # server or a clock, so that three workers keep two cores busy.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 25 --doctest-modules zskip tests
 
-test: $(READY) $(AZURITE)  ## what guards every promise: units, properties, code blocks of the docs, Spark; some 12 minutes
+test: $(READY) $(AZURITE)  ## what guards every promise: units, properties, code blocks of the docs, Spark; some 7 minutes
 	$(PYTEST) -m "not slow"
 
 test-all: $(READY) $(AZURITE)  ## all tests: the long forms, the notebooks and the torture as well; about an hour
