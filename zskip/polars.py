@@ -50,7 +50,9 @@ def scan(
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        proof = None if predicate is None else provable_part(predicate, table._index.snapshot.schema)
+        # The limit comes first: the predicate selects among so many rows of the table.
+        proves = predicate is not None and limit is None
+        proof = provable_part(predicate, table._index.snapshot.schema) if proves else None
         survivors = table.plan(proof).scan.unfiltered()
         wanted = schema.names() if columns is None else columns
         if not len(survivors):
@@ -74,8 +76,8 @@ def _native(
     lazy = pl.scan_parquet(survivors.paths, glob=False, hive_partitioning=False, use_statistics=False)
     stored = lazy.collect_schema()
     lazy = lazy.cast({name: type for name, type in schema.items() if stored[name] != type})
-    lazy = lazy if predicate is None else lazy.filter(predicate)
     lazy = lazy if limit is None else lazy.head(limit)
+    lazy = lazy if predicate is None else lazy.filter(predicate)
     if wanted:
         yield from lazy.select(wanted).collect_batches(maintain_order=True)
     else:  # a selection of no column loses the number of rows
@@ -89,10 +91,10 @@ def _converted(
     named = {*wanted, *(predicate.meta.root_names() if predicate is not None else ())}
     for batch in survivors.to_batches([name for name in schema if name in named]):
         frame = pl.DataFrame(pa.Table.from_batches([batch])) if named else pl.DataFrame(height=batch.num_rows)
-        frame = frame if predicate is None else frame.filter(predicate)
         frame = frame if limit is None else frame.head(limit)
+        limit = None if limit is None else limit - len(frame)
+        frame = frame if predicate is None else frame.filter(predicate)
         chosen = frame.select(wanted) if wanted else pl.DataFrame(height=len(frame))
         yield chosen.cast({name: schema[name] for name in wanted})
-        limit = None if limit is None else limit - len(frame)
         if limit == 0:
             return

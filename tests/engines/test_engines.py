@@ -653,3 +653,20 @@ def test_a_database_that_an_error_of_duckdb_has_ended_is_replaced(
     monkeypatch.setattr(arrow, "_quiet", fails_once)
     assert found.to_arrow() == rows.slice(0, 3)
     assert arrow._database(os.getpid()) is not before
+
+
+@pytest.mark.parametrize("column", ["ts", "event.ts"])
+def test_parts_of_nanoseconds_are_computed_of_each_row(tmp_path: Path, column: str) -> None:
+    """DuckDB 2.0 decides these conditions by bounds in microseconds, and `delete` would remove every row."""
+    times = pa.array([dt.datetime(2018 + number % 4, 3, 1) for number in range(40)], pa.timestamp("ns"))
+    rows = pa.table({"x": range(40), "ts": times, "event": pa.StructArray.from_arrays([times], ["ts"])})
+    table, con = zskip.write(rows, tmp_path / "t", by="x", files=4), duckdb.connect()
+    for condition, expected in (
+        (f"extract(year FROM {column}) = 2020", 10),
+        (f"NOT (EXTRACT('isoyear' FROM {column}) = 2020)", 30),
+        (f"date_part('decade', {column}) > 201 AND x < 20", 10),
+        (f"datepart('year', {column}) > 2020 OR x = 5", 11),
+    ):
+        plan = table.plan(condition)
+        assert plan.count() == plan.to_arrow().num_rows == len(plan.to_duckdb(con).fetchall()) == expected, condition
+        assert table.delete(condition, dry_run=True).rows == expected, condition

@@ -173,6 +173,8 @@ POLARS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "only a row index": lambda rows: rows.with_row_index("n").select("n"),
     "count": lambda rows: rows.filter(pl.col("i") > 700).select(pl.len()),
     "limit": lambda rows: rows.filter(pl.col("i") > 700).head(3),
+    "filter after a limit": lambda rows: rows.head(8).filter(pl.col("i") % 300 > 5),
+    "count after a limit": lambda rows: rows.limit(8).filter(pl.col("i") > 700).select(pl.len()),
     "nothing": lambda rows: rows.filter(pl.col("i") > 7000).with_row_index(),
     "join": lambda rows: rows.join(rows.filter(pl.col("i") == 3).select("zeros"), on="zeros").select(pl.col("i").sum()),
 }

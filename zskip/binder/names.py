@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -16,12 +17,17 @@ from zskip.language.bound import Constant, Dialect, Template
 from zskip.language.literals import Refused
 from zskip.language.tree import Reference
 
+# DuckDB 2.0 derives the bounds of a part from those of the timestamp, takes nanoseconds for microseconds there, and
+# decides a condition on it without reading rows. It derives no bounds through TRY.
+_PART = re.compile(r"\b(?:extract|date_part|datepart)\b", re.IGNORECASE)
+
 
 class Names:
     """Resolves the column names of one source text."""
 
     def __init__(self, schema: Schema, dialect: Dialect, source: SourceText, case_sensitive: bool) -> None:
         self.schema, self.dialect, self.source, self.case_sensitive = schema, dialect, source, case_sensitive
+        self._hides_bounds = dialect.name == "duckdb" and _PART.search(source.text) is not None
         self._recorded: list[tuple[int, int, str]] = []
         self._exact: dict[str, str] = {}
         self._found: dict[tuple[str, ...], Column | None] = {}
@@ -81,7 +87,10 @@ class Names:
         """Records that a range of the text names a column."""
         name = self._exact.get(column.path)
         if name is None:
-            name = self._exact[column.path] = identifier(*column.parts, dialect=self.dialect.name)
+            name = identifier(*column.parts, dialect=self.dialect.name)
+            if self._hides_bounds and t.is_timestamp(column.type) and column.type.unit == "ns":
+                name = f"TRY({name})"
+            self._exact[column.path] = name
         entry = (start, end, name)
         if not self._recorded or self._recorded[-1] < entry:
             self._recorded.append(entry)
