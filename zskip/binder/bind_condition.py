@@ -19,43 +19,43 @@ from sqlglot import exp
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
-from zskip.binder.typed_conditions import predicate, printed
+from zskip.binder.typed_conditions import Unread, predicate, printed
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnsupportedSql, in_quotes, shown
 from zskip.language import Predicate, conjunction, tree
 from zskip.language.bound import Constant, complement
 from zskip.language.tree import Node
 
-Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | None]]
-"""The conjuncts of an expression as nodes of the tree or as SQL, with None for each that cannot be bound."""
+Conjuncts: TypeAlias = Callable[[Any, Schema], Sequence[Node | str | Unread]]
+"""The conjuncts of an expression as nodes of the tree or as SQL, with `Unread` for each that cannot be bound."""
 
 
-def _duckdb(expression: Any, schema: Schema) -> list[str | None]:
+def _duckdb(expression: Any, schema: Schema) -> list[str | Unread]:
     return [str(expression)]
 
 
-def _ibis(expression: Any, schema: Schema) -> list[str | None]:
-    """The conjuncts of an expression over one table as SQL; a single None if it cannot be converted."""
+def _ibis(expression: Any, schema: Schema) -> list[str | Unread]:
+    """The conjuncts of an expression over one table as SQL; a single `Unread` if it cannot be converted."""
     import ibis
     from ibis.expr.operations import Analytic, ScalarParameter, WindowFunction
 
     if not isinstance(expression, ibis.Expr):  # a Deferred, such as `_.a > 5`
         (expression,) = ibis.table(ibis.Schema.from_pyarrow(schema.arrow), name="t").bind(expression)
     if expression.op().find((Analytic, ScalarParameter, WindowFunction)):
-        return [None]
+        return [Unread()]
     statement = sqlglot.parse_one(str(ibis.to_sql(expression, dialect="duckdb")), dialect="duckdb")
     # Any other clause, such as the WHERE of a filtered table, selects rows that the condition alone does not.
     clauses = {name for name, clause in statement.args.items() if clause}
     if not isinstance(statement, exp.Select) or len(statement.selects) != 1 or not clauses <= {"expressions", "from_"}:
-        return [None]
+        return [Unread()]
     table = statement.find(exp.Table)  # none for an expression without columns
     condition = statement.selects[0].unalias()
     if statement.find(exp.Subquery):
-        return [None]
+        return [Unread()]
     for column in [*condition.find_all(exp.Column)]:
         name, *path = column.parts
         if table is None or name.name != table.alias_or_name or not path:
-            return [None]
+            return [Unread()]
         field: exp.Expr = exp.Column(this=path[0])
         for part in path[1:]:
             field = exp.Dot(this=field, expression=part)
@@ -96,16 +96,22 @@ def bind_expression(expression: object, schema: Schema, now: datetime | None = N
             f"not {type(expression).__name__}."
         )
     parts = conjuncts(expression, schema)
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        library = type(expression).__module__.partition(".")[0].strip("_")
-        text = printed(expression)
-        shown_text = "" if text is None else f": {text}"
-        raise UnsupportedSql(
-            f"A part of this {library} expression cannot be read{shown_text}. Write it in SQL, or an OR of "
-            "many values as is_in."
-        )
-    return conjunction([_bound(part, schema, now) for part in known])
+    for part in parts:
+        if isinstance(part, Unread):
+            library = type(expression).__module__.partition(".")[0].strip("_")
+            text = str(part) or printed(expression)
+            shown_text = "" if text is None else f": {text}"
+            raise UnsupportedSql(
+                f"A part of this {library} expression cannot be read{shown_text}. Write it in SQL"
+                f"{_OTHERWISE.get(library, '')}."
+            )
+    return conjunction([_bound(part, schema, now) for part in parts if not isinstance(part, Unread)])
+
+
+_OTHERWISE = {
+    "pyarrow": ", or an OR of many values as is_in",
+    "polars": ", or filter zskip.polars.scan(table) by it, which takes any expression",
+}
 
 
 def provable_part(expression: object, schema: Schema) -> Predicate | None:
@@ -116,7 +122,7 @@ def provable_part(expression: object, schema: Schema) -> Predicate | None:
     conjuncts = _converter(expression)
     bound = []
     for part in conjuncts(expression, schema) if conjuncts is not None else ():
-        if part is not None:
+        if not isinstance(part, Unread):
             with suppress(SqlError):  # a conjunct that cannot be bound prunes nothing
                 bound.append(_bound(part, schema, None))
     return conjunction(bound) if bound else None

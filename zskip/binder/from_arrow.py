@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.binder.typed_conditions import compared, listed_in, printed, text_test, unproved
+from zskip.binder.typed_conditions import Unread, compared, listed_in, printed, text_test, unproved
 from zskip.core import types as t
 from zskip.core.schema import Schema, identifier, join_path, unknown_column
 from zskip.language import tree
@@ -40,19 +40,15 @@ _MISSING = re.compile(r"No match for FieldRef\.(?:Name\((.*)\)|Nested\(FieldRef\
 _EXACT_IN_DOUBLES = 1 << 53
 
 
-class _Unsupported(Exception):
-    """A part of the expression that is not converted."""
-
-
-def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
-    """The conjuncts of an expression, with None for each that cannot be bound.
+def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | Unread]:
+    """The conjuncts of an expression, with `Unread` for each that cannot be bound.
 
     pyarrow takes twice as long to make a message for each level that an expression nests, half a second at 16: an OR of
     20 is not converted.
     """
     text = printed(expression)
     if text is None or _nesting(text) > _DEEPEST:
-        return [None]
+        return [Unread()]
     try:
         message = _message(_substrait(expression, schema.arrow))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -60,7 +56,7 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[Node | None]:
             # Arrow takes a name as it is written, so one that differs in case only is unknown, too.
             parts = (missing[2] if missing[1] is None else missing[1]).split(") FieldRef.Name(")
             raise unknown_column(join_path(parts), tuple(schema.columns)) from error
-        return [None]
+        return [Unread()]
     names = dict(_functions(message))
     root = _field(_message(_field(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
     # Only the printed form shows how is_in treats NULL; the message does not.
@@ -116,12 +112,12 @@ def _functions(message: Message) -> Iterator[tuple[int, str]]:
             yield _field(fields, 2, 0), _field(fields, 3).decode()
 
 
-def _parts(node: Message, converter: _Converter) -> Iterator[Node | None]:
+def _parts(node: Message, converter: _Converter) -> Iterator[Node | Unread]:
     try:
         name, arguments = converter.call(node)
         found = None if name == "and" else converter.condition(node)
-    except (_Unsupported, RecursionError):
-        yield None
+    except (Unread, RecursionError):
+        yield Unread()
         return
     if found is not None:
         yield found
@@ -147,7 +143,7 @@ class _Converter:
         arguments = [_message(_field(_message(one), 3)) for one in fields.get(_ARGUMENTS, ())]
         options = {_field(_message(one), 1).decode(): _field(_message(one), 2) for one in fields.get(_OPTIONS, ())}
         if options.get("case_sensitivity", b"CASE_SENSITIVE") != b"CASE_SENSITIVE":
-            raise _Unsupported
+            raise Unread
         return self.names[_field(fields, _ANCHOR, 0)], arguments
 
     def condition(self, node: Message) -> Node:
@@ -185,7 +181,7 @@ class _Converter:
             column, text = self.column(arguments[0]), self.constant(arguments[1])
             if t.is_string(column.type) and isinstance(text, str):
                 return text_test(self.schema, function, column, text)
-        raise _Unsupported
+        raise Unread
 
     def comparison(self, operator: str, left: Message, right: Message) -> Node:
         if _LITERAL in left:
@@ -194,7 +190,7 @@ class _Converter:
         if _SELECTION in right:
             other = self.column(right)
             if other.type != column.type or t.is_floating(column.type):
-                raise _Unsupported
+                raise Unread
             return tree.compare(operator, column, other)
         value = self.constant(right)
         if value is None:
@@ -208,7 +204,7 @@ class _Converter:
         column = self.column(_message(_field(node, 1)))
         values = [_literal(_message(_field(_message(one), _LITERAL))) for one in node.get(2, ())]
         if (None in values and not self.nulls_match) or any(value != value for value in values):
-            raise _Unsupported
+            raise Unread
         given = [value for value in values if value is not None]
         if t.is_floating(column.type):  # Arrow rounds the values to the column's type
             given = pa.array(given, pa.float64()).cast(column.type).to_pylist()
@@ -231,7 +227,7 @@ class _Converter:
         """if_else, which DuckDB puts around its IN. Unlike CASE, it is NULL where its condition is."""
         clauses = [_message(one) for one in node.get(1, ())]
         if len(clauses) != 1:
-            raise _Unsupported
+            raise Unread
         test, then, otherwise = (
             self.condition(_message(part)) for part in (_field(clauses[0], 1), _field(clauses[0], 2), _field(node, 2))
         )
@@ -240,7 +236,7 @@ class _Converter:
     def column(self, node: Message) -> Reference:
         """The column that a selection names."""
         if _SELECTION not in node:
-            raise _Unsupported
+            raise Unread
         step = _message(_field(_message(_field(node, _SELECTION)), 1, b""))
         fields: Any = list(self.schema.arrow)
         names = []
@@ -255,12 +251,12 @@ class _Converter:
                 return Reference(found.path, found.type)
             step = _message(_field(inner, 2))
             fields = list(field.type)
-        raise _Unsupported
+        raise Unread
 
     def constant(self, node: Message) -> Any:
         """The value of a constant."""
         if _LITERAL not in node:
-            raise _Unsupported
+            raise Unread
         return _literal(_message(_field(node, _LITERAL)))
 
 
@@ -289,11 +285,11 @@ def _literal(fields: Message) -> Any:
     """The value of a literal message; None for NULL."""
     (number, (value, *_)) = next((item for item in fields.items() if item[0] in _LITERALS), (0, (None,)))
     if number not in _LITERALS:
-        raise _Unsupported
+        raise Unread
     try:
         return _LITERALS[number](value)
     except OverflowError as error:  # Python has no years before 1 or after 9999
-        raise _Unsupported from error
+        raise Unread from error
 
 
 def _signed(value: int) -> int:
@@ -314,7 +310,7 @@ def _user_defined(data: bytes) -> str | int:
             return str(_field(value, 1, b"").decode())
         case b"type.googleapis.com/google.protobuf.UInt64Value":
             return int(_field(value, 1, 0))
-    raise _Unsupported
+    raise Unread
 
 
 def _timestamp(value: int) -> datetime:
@@ -323,7 +319,7 @@ def _timestamp(value: int) -> datetime:
 
 def _time(value: int) -> time:
     if value >= 86_400_000_000:  # Python has no 24:00, which DuckDB has
-        raise _Unsupported
+        raise Unread
     return (_EPOCH + timedelta(microseconds=value)).time()
 
 
@@ -348,10 +344,10 @@ _LITERALS: dict[int, Callable[[Any], Any]] = {
 
 
 def _field(fields: Message, number: int, default: Any = None) -> Any:
-    """The last value of a field. Raises `_Unsupported` if it is missing and there is no default."""
+    """The last value of a field. Raises `Unread` if it is missing and there is no default."""
     values = fields.get(number)
     if values is None and default is None:
-        raise _Unsupported
+        raise Unread
     return default if values is None else values[-1]
 
 

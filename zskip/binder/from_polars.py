@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.binder.typed_conditions import compared, listed_in, text_test
+from zskip.binder.typed_conditions import Unread, compared, listed_in, text_test
 from zskip.core import types as t
 from zskip.core.schema import Schema, join_path, unknown_column
 from zskip.language import tree
@@ -30,19 +30,18 @@ _MICROSECONDS_A_DAY = 86_400_000_000
 _UNITS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1)}
 
 
-class _Unsupported(Exception):
-    """A part of the expression that is not converted."""
-
-
-def conjuncts(expression: Any, schema: Schema) -> list[Node | None]:
-    """The conjuncts of an expression, with None for each that cannot be bound. Raises `UnknownColumn`."""
+def conjuncts(expression: Any, schema: Schema) -> list[Node | Unread]:
+    """The conjuncts of an expression, with `Unread` for each that cannot be bound. Raises `UnknownColumn`."""
     for name in expression.meta.root_names():
         if name not in schema.arrow.names:
             raise unknown_column(join_path([name]), tuple(schema.columns))
-    return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
+    try:
+        return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
+    except RecursionError:
+        return [Unread()]
 
 
-def _parts(node: Any, schema: Schema) -> Iterator[Node | None]:
+def _parts(node: Any, schema: Schema) -> Iterator[Node | Unread]:
     kind, body = _tagged(node)
     if kind == "BinaryExpr" and _LOGIC.get(body["op"]) == "AND":
         yield from _parts(body["left"], schema)
@@ -50,8 +49,8 @@ def _parts(node: Any, schema: Schema) -> Iterator[Node | None]:
         return
     try:
         yield _condition(node, schema)
-    except (_Unsupported, RecursionError, KeyError, IndexError, TypeError, AttributeError):
-        yield None  # Not an error: the JSON is internal to polars, and its form may change between releases.
+    except Unread as part:
+        yield part
 
 
 def _tagged(node: Any) -> tuple[str, Any]:
@@ -62,7 +61,25 @@ def _tagged(node: Any) -> tuple[str, Any]:
 
 
 def _condition(node: Any, schema: Schema) -> Node:
-    """A boolean expression."""
+    """A boolean expression. Raises `Unread` with the innermost one that is not read."""
+    try:
+        return _read(node, schema)
+    except (Unread, KeyError, IndexError, TypeError, AttributeError) as part:
+        # The JSON is internal to polars, and its form may change between releases.
+        raise part if isinstance(part, Unread) and part.args else Unread(_printed(node)) from None
+
+
+def _printed(node: Any) -> str:
+    """An expression as polars prints it; empty if it nests too deep for polars to read it."""
+    import polars as pl
+
+    try:
+        return str(pl.Expr.deserialize(json.dumps(node).encode(), format="json"))
+    except pl.exceptions.ComputeError:
+        return ""
+
+
+def _read(node: Any, schema: Schema) -> Node:
     kind, body = _tagged(node)
     if kind == "BinaryExpr":
         left, right, operator = body["left"], body["right"], body["op"]
@@ -78,7 +95,7 @@ def _condition(node: Any, schema: Schema) -> Node:
     column, type = _column(node, schema)
     if t.is_boolean(type):
         return tree.is_true(column)
-    raise _Unsupported
+    raise Unread
 
 
 def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> Node:
@@ -87,12 +104,12 @@ def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> Node:
         left, right, operator = right, left, tree.MIRRORED[operator]
     column, type = _column(left, schema)
     if t.is_dictionary(type) and operator not in ("=", "<>"):
-        raise _Unsupported  # A categorical may be ordered by its categories.
+        raise Unread  # A categorical may be ordered by its categories.
     if _tagged(right)[0] == "Literal":
         return compared(schema, operator, column, _constant(right, type))
     other, other_type = _column(right, schema)
     if other_type != type or other.type != column.type:
-        raise _Unsupported
+        raise Unread
     return tree.compare(operator, column, other)
 
 
@@ -114,7 +131,7 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> Node:
         if name == "IsBetween":
             column, type = _column(arguments[0], schema)
             if t.is_dictionary(type):
-                raise _Unsupported
+                raise Unread
             bounds = [_constant(bound, type) for bound in arguments[1:]]
             sides = zip(_BETWEEN[options["closed"]], bounds, strict=True)
             return tree.and_([compared(schema, operator, column, bound) for operator, bound in sides])
@@ -126,13 +143,13 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> Node:
         text = _tagged(arguments[1])[1].get("Scalar", {}).get("String")
         if test is not None and text is not None and t.is_string(type):
             return text_test(schema, test, column, text)
-    raise _Unsupported
+    raise Unread
 
 
 def _floating(node: Any, schema: Schema) -> Reference:
     column, type = _column(node, schema)
     if not t.is_floating(type):
-        raise _Unsupported
+        raise Unread
     return column
 
 
@@ -147,19 +164,19 @@ def _membership(subject: Any, list_: Any, schema: Schema) -> Node:
     column, type = _column(subject, schema)
     data = _tagged(list_)[1].get("Scalar", {}).get("List")
     if data is None:
-        raise _Unsupported
+        raise Unread
     try:
         values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
     except pa.ArrowNotImplementedError as error:  # of integers of 128 bits, as which polars lists those beyond 64
-        raise _Unsupported from error
+        raise Unread from error
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     plain = values.cast(pa.string()) if t.is_large_string(values.type) or t.is_string_view(values.type) else values
-    if plain.type != type or plain.null_count or t.is_floating(type):
-        integers = t.is_integer(plain.type) and t.is_integer(type) and not plain.null_count
-        if not integers:
-            raise _Unsupported
-    # Of an empty list, polars returns FALSE even for NULL.
-    return listed_in(schema, column, plain) if len(plain) else tree.or_([])
+    plain = plain.drop_null()  # To is_in, NULL in the list equals nothing, and is not unknown.
+    if not len(plain):
+        return tree.never(column)
+    if plain.type != t.value_type(type) and not (t.is_integer(plain.type) and t.is_integer(type)):
+        raise Unread
+    return listed_in(schema, column, plain)
 
 
 def _column(node: Any, schema: Schema) -> tuple[Reference, pa.DataType]:
@@ -167,7 +184,7 @@ def _column(node: Any, schema: Schema) -> tuple[Reference, pa.DataType]:
     names, type = _path(node, schema)
     found = schema.columns.get(join_path(names))
     if found is None:
-        raise _Unsupported
+        raise Unread
     return Reference(found.path, found.type), type
 
 
@@ -183,7 +200,7 @@ def _path(node: Any, schema: Schema) -> tuple[list[str], pa.DataType]:
             if type.get_field_index(field) < 0:
                 raise unknown_column(join_path([*names, field]), tuple(schema.columns))
             return [*names, field], type.field(field).type
-    raise _Unsupported
+    raise Unread
 
 
 def _folded(node: Any) -> Any:
@@ -203,11 +220,11 @@ def _constant(node: Any, type: pa.DataType) -> Any:
     """The value of a literal, if polars compares it with a column of this type without changing its value."""
     kind, body = _tagged(_folded(node))
     if kind != "Literal":
-        raise _Unsupported
+        raise Unread
     form, tagged = _tagged(body)
     name, value = _tagged(tagged)
     if form not in ("Dyn", "Scalar") or value is None or value == "Null":
-        raise _Unsupported
+        raise Unread
     if (form == "Dyn" and name == "Int") or name in _INTEGERS:
         if t.is_integer(type):
             return int(value)
@@ -228,17 +245,17 @@ def _constant(node: Any, type: pa.DataType) -> Any:
     elif name == "Datetime" and t.is_timestamp(type):
         ticks, unit, zone = value
         return _timestamp(ticks, unit, zone, type)
-    raise _Unsupported
+    raise Unread
 
 
 def _timestamp(ticks: int, unit: str, zone: Any, type: pa.DataType) -> datetime:
     """A timestamp, if polars compares it with the column without a loss of precision."""
     name, micros = _UNITS.get(unit, ("", 0))
     if not micros or type.unit not in ("ms", "us") or (zone is None) != (type.tz is None):
-        raise _Unsupported
+        raise Unread
     if type.unit == "ms" and ticks * micros % 1_000:
-        raise _Unsupported
+        raise Unread
     if type.unit != name and type.unit != "ms":
-        raise _Unsupported
+        raise Unread
     moment = datetime(1970, 1, 1) + timedelta(microseconds=ticks * micros)
     return moment if zone is None else moment.replace(tzinfo=UTC)

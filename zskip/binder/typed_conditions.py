@@ -21,6 +21,10 @@ from zskip.language.tree import Node, Opaque, Reference, Why
 _DUCKDB = Dialect()
 
 
+class Unread(Exception):
+    """A part of an expression that is not converted, as its library prints it; without text if it is not known."""
+
+
 def predicate(node: Node, schema: Schema) -> Predicate:
     """A condition as a predicate, whose SQL is rendered when it is asked for."""
     return Predicate(None, None, node, schema, _DUCKDB)
