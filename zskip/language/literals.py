@@ -195,7 +195,7 @@ def timestamp(text: str, zoned: bool, dialect: str, timezone: str) -> pa.Scalar:
     """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
     # Other digits are digits to Python alone, and an offset belongs to a time.
     parts = re.fullmatch(
-        r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d(?::?\d\d)?)?)?",
+        r"(\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d(?::?\d\d)?)?)?",
         text,
         re.ASCII,
     )
@@ -208,7 +208,7 @@ def timestamp(text: str, zoned: bool, dialect: str, timezone: str) -> pa.Scalar:
     except ValueError as error:
         raise Refused(f"the string {text!r} is not a timestamp: the engine raises") from error
     offset = parts.group(8)
-    if offset and not zoned:
+    if offset and not zoned and (dialect != "duckdb" or offset.strip("+-0:Z")):
         raise Refused(f"the string {text!r} has an offset and the type has none")
     nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
     if zoned:
@@ -224,14 +224,14 @@ def timestamp(text: str, zoned: bool, dialect: str, timezone: str) -> pa.Scalar:
 
 
 def _to_utc(moment: datetime, offset: str | None, dialect: str, zone: str) -> datetime:
+    if offset == "Z":
+        return moment
+    if not 2 <= moment.year <= 9998:
+        raise Refused(f"{moment} is at the end of the calendar")
     if offset:
-        if offset == "Z":
-            return moment
         sign = -1 if offset[0] == "-" else 1
         minutes = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
         return moment - sign * timedelta(minutes=minutes)
-    if not 2 <= moment.year <= 9998:
-        raise Refused(f"{moment} is at the end of the calendar")
     if not has_fixed_offset(zone) and clocks.in_use() is None and dialect != "duckdb" and moment.year < 1970:
         raise Refused(f"engines differ on the clocks of {zone} before 1970", Cause.AMBIGUOUS_MOMENT)
     found = clocks.in_utc(moment, zone)
@@ -254,16 +254,17 @@ def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
 
 
 def date_value(text: str) -> pa.Scalar:
-    """A date from ``yyyy-mm-dd``. Raises `Refused` for other texts.
+    """A date from ``yyyy-mm-dd`` or ``yyyy-m-d``. Raises `Refused` for other texts.
 
     >>> date_value("2024-01-31")
     <pyarrow.Date32Scalar: datetime.date(2024, 1, 31)>
     """
     _require_calendar(text)
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+    parts = re.fullmatch(r"(\d{4})-(\d\d?)-(\d\d?)", text, re.ASCII)
+    if parts is None:
         raise Refused(f"the string {text!r} as a date: the cast is left to the engine", Cause.ENGINE_CASTS)
     try:
-        return pa.scalar(date.fromisoformat(text))
+        return pa.scalar(date(*map(int, parts.groups())))
     except ValueError as error:
         raise Refused(f"the string {text!r} is not a date: the engine raises") from error
 
