@@ -83,7 +83,7 @@ def test_ways_that_disagree_are_an_error(table: Any, monkeypatch: pytest.MonkeyP
         return dataclasses.replace(ready, sql=f"FROM ({ready.sql}) LIMIT 1") if prune else ready
 
     monkeypatch.setattr(benching, "rewrite", lossy)
-    with pytest.raises(ZskipError, match="gives 1 rows through zskip, but 4 over all files"):
+    with pytest.raises(ZskipError, match="gives 1 row through zskip, but 4 over all files"):
         bench(table, ["a = 7"], runs=1)
 
 

@@ -651,4 +651,5 @@ def test_a_notebook_shows_tables_plans_advice_and_receipts(tmp_path: Path) -> No
     assert "<pre>" in table.advise(['"a<b" = 5'])._repr_html_()
     assert "<tr><th>files_dropped</th><td>0</td></tr>" in table.delete('"a<b" = 5')._repr_html_()
     assert "values of a&lt;b" in table.add_sketches({'"a<b"': "values"})._repr_html_()
+    assert "<td>write</td><td>4</td><td>100</td>" in table.history()._repr_html_()
     assert "<pre>sketches  nothing was due\n" in table.tend()._repr_html_()

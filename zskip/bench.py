@@ -87,7 +87,7 @@ def timing(
     pruned, rows = median(lambda: answer(True), runs)
     plain, all_rows = median(lambda: answer(False), runs)
     if rows != all_rows:
-        raise ZskipError(f"{query}\ngives {rows} rows through zskip, but {all_rows} over all files.")
+        raise ZskipError(f"{query}\ngives {amount(rows, 'row')} through zskip, but {all_rows} over all files.")
     spark_pruned = spark_plain = None
     if session is not None:
         spark_pruned, spark_plain = _both_ways(index, session, query, tables if is_query(query) else (), runs)
@@ -158,7 +158,7 @@ def _both_ways(index: Index, session: Any, query: str, tables: Collection[str], 
 
     rows, all_rows = pruned().count(), plain().count()
     if rows != all_rows:
-        raise ZskipError(f"{query}\ngives {rows} rows through zskip on Spark, but {all_rows} over all files.")
+        raise ZskipError(f"{query}\ngives {amount(rows, 'row')} through zskip on Spark, but {all_rows} over all files.")
     fast, _ = median(lambda: _computed(pruned()), runs)
     slow, _ = median(lambda: _computed(plain()), runs)
     return fast, slow

@@ -23,7 +23,7 @@ from zskip.core.late_loading import ask_duckdb, pc
 from zskip.core.option_checks import Progress, bytes_of, check_options, refuse, size_text, unreported
 from zskip.core.schema import names_given
 from zskip.core.types import is_floating
-from zskip.errors import CommitConflict, InvalidOption, SqlError, UnsupportedFormat
+from zskip.errors import CommitConflict, InvalidOption, SqlError, UnsupportedFormat, amount
 from zskip.language import Predicate, tree
 from zskip.language.tree import Cause
 from zskip.plan import Plan, Survivors
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Adopted,
         Appended,
         Deleted,
+        History,
         JoinsRefreshed,
         Optimized,
         Overwritten,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
         Tended,
         Upserted,
         Vacuumed,
-        Version,
     )
     from zskip.engines.dataset import PrunedDataset
     from zskip.inspect.audit import Verification
@@ -110,8 +110,8 @@ class Table:
 
     def __repr__(self) -> str:
         totals = self._index.snapshot.totals
-        rows = "unknown" if totals.rows is None else f"{totals.rows:,}"
-        return f"<zskip table {self.uri}, version {self.version}: {totals.files:,} files, {rows} rows>"
+        rows = "unknown rows" if totals.rows is None else amount(totals.rows, "row")
+        return f"<zskip table {self.uri}, version {self.version}: {amount(totals.files, 'file')}, {rows}>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.plan().__arrow_c_stream__(requested_schema)
@@ -516,19 +516,19 @@ class Table:
 
     # --- time ---
 
-    def history(self, limit: int | None = None) -> list[Version]:
-        """The available versions, the newest first, at most ``limit``.
+    def history(self, limit: int | None = None) -> History:
+        """The available versions as a list, the newest first, at most ``limit``.
 
         Of a Delta table: the commits in its log, with what they record of themselves, which does not include the
         table's files, rows and bytes. Of an Iceberg table: its snapshots.
         """
-        from zskip.core.receipts import Version
+        from zskip.core.receipts import History, Version
 
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
         if self._source is not None:
-            return self._source.newest().history(limit)
-        return [
+            return History(self._source.newest().history(limit))
+        return History(
             Version(
                 snapshot.version,
                 snapshot.time,
@@ -539,7 +539,7 @@ class Table:
                 snapshot.details,
             )
             for snapshot in log.history(self._storage, limit)
-        ]
+        )
 
     def restore(self, version: int) -> Restored:
         """Make a new version with the content of an older one. The versions in between stay in the history.
@@ -598,14 +598,17 @@ class Table:
                 made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
                 self._move_to(made[0])
             return Refreshed(self.version, before)
-        newest = self._newest()
+        known = newest = self._newest()
+        counts: dict[str, int] = {}
         if not newest.managed:
-            newest = refresh(Index(self._storage, newest), progress=progress or unreported)
+            newest = refresh(Index(self._storage, known), progress=progress or unreported)
+            if newest.version != known.version and newest.operation == "refresh":
+                counts = {name: newest.details.get(name, 0) for name in ("added", "changed", "removed")}
             if newest.sketches:
                 newest, _ = complete_sketches(self._storage, newest, WriteOptions())
         if newest.version != self.version:
             self._move_to(newest)
-        return Refreshed(self.version, before, len(dropped_files(self._storage, newest)))
+        return Refreshed(self.version, before, len(dropped_files(self._storage, newest)), **counts)
 
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.

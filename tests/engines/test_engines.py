@@ -633,7 +633,7 @@ def test_a_file_in_whose_place_there_is_a_folder_is_gone(kind: str, tmp_path: Pa
     Path(path).unlink()
     Path(path).mkdir()
     for read in (plan.to_arrow, plan.to_duckdb, lambda: list(plan.to_batches())):
-        with pytest.raises(TableNotFound, match="1 of the 1 files that were planned"):
+        with pytest.raises(TableNotFound, match="1 of the 1 file that were planned"):
             read()
 
 

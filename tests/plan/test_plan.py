@@ -203,7 +203,7 @@ def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
     assert (found.skipped.files, found.skipped.rows) == (Share(0, 3), Share(0, 1))
     assert "1 of 3 files are as they were indexed" in found.explain()
-    assert repr(found).endswith("reads 3 of 3 files, 1 of 1 rows that are indexed>")
+    assert repr(found).endswith("reads 3 of 3 files, 1 of 1 row in the index>")
     os.utime(tmp_path / "b.parquet", ns=(1, 1))  # as `cp -r` leaves copies
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
     assert found.skipped == (Share(0, 3), *[Share(None, None)] * 3)
@@ -211,7 +211,8 @@ def test_of_a_folder_that_changed_the_unchanged_files_are_counted(tmp_path: Path
     assert "all files have changed since the index was made: every one is read in full" in text
     assert "rows       unknown" in text
     assert "zskip index --refresh, or refresh() of the table" in text
-    zskip.open(tmp_path).refresh()
+    done = zskip.open(tmp_path).refresh()
+    assert (done.added, done.changed, done.removed) == (1, 2, 1)
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
     assert found.skipped.files == Share(2, 3)
     assert "refresh" not in found.explain()

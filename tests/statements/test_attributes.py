@@ -468,7 +468,7 @@ def test_a_dimension_on_the_way_to_another_changes(tmp_path: Path) -> None:
         )
         return _equals_duckdb(statement, facts=facts, customer=customer, nation=nation)
 
-    assert "'north': 1 files skipped" in explained()
+    assert "'north': 1 file skipped" in explained()
     customer.upsert(pa.table({"key": [2], "nation": [1]}), on="key")
     assert "has changed since" in explained()
     facts.refresh_joins()

@@ -94,10 +94,11 @@ def test_one_call_takes_them_in(table: zskip.Table, capsys: pytest.CaptureFixtur
 def test_a_file_that_was_replaced_after_clustering_is_new(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     zskip.cluster(tmp_path, by="id")
-    pq.write_table(pa.table({"id": [3, 4, 5]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [3, 4, 5], "more": [3, 4, 5]}), tmp_path / "a.parquet")
     table = zskip.open(tmp_path)
     assert table.refresh().dropped == 1
-    assert table.adopt().rows == 3
+    adopted = table.adopt()
+    assert (adopted.rows, adopted.new_columns) == (3, ("more",))
     assert ids(table) == [1, 2, 3, 4, 5]
 
 

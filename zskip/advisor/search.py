@@ -20,7 +20,7 @@ from zskip.core import types as t
 from zskip.core.option_checks import Progress
 from zskip.core.schema import Schema, join_names
 from zskip.engines.arrow import importable_leaf
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, amount
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import BoundQuery, Task, bound_queries, fitted, query_bytes, random_subset, task_of
 from zskip.storage import Staged, open_storage
@@ -131,7 +131,7 @@ def _require_valid(workload: Sequence[str], weigh: str, files: int, rows: int) -
             "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
         )
     if files > rows:
-        raise InvalidOption(f"files={files:,} is more than the {rows:,} rows: a file holds at least one.")
+        raise InvalidOption(f"files={files:,} is more than the {amount(rows, 'row')}: a file holds at least one.")
 
 
 def _pools(

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from zskip.core.option_checks import Progress, size_text, unreported
+from zskip.errors import amount
 
 LISTED = 10
 NARROWEST, USUAL = 60, 80  # columns
@@ -194,5 +195,5 @@ def _dimension_text(dimension: Mapping[str, Any]) -> str:
     elif stale is None:
         state = f"{dimension['table']}, which cannot be read"
     else:
-        state = f"{dimension['table']}, " + (f"stale in {stale:,} files" if stale else "current in all files")
+        state = f"{dimension['table']}, " + (f"stale in {amount(stale, 'file')}" if stale else "current in all files")
     return f"{dimension['name']}: {', '.join(dimension['attributes'])} ({state})"

@@ -54,11 +54,16 @@ class Appended(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Adopted(Receipt):
-    """The rows that an adopt appended, and the files and bytes of other programs that it removed."""
+    """The rows that an adopt appended, and the files and bytes of other programs that it removed.
+
+    ``new_columns``, ``widened``: as of `Appended`
+    """
 
     rows: int
     files: int
     bytes: int
+    new_columns: tuple[str, ...] = ()
+    widened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +165,14 @@ class Restored(Receipt):
 @dataclass(frozen=True, slots=True)
 class Refreshed(Receipt):
     """The result of a refresh. ``before``: the previous version, the same as ``version`` if nothing had changed ·
-    ``dropped``: files that other programs put into a table's folder, which are not part of the table"""
+    ``dropped``: files that other programs put into a table's folder, which are not part of the table · ``added``,
+    ``changed``, ``removed``: files of an indexed folder in which this refresh found the index behind"""
 
     before: int
     dropped: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -241,3 +250,14 @@ class Version:
     rows: int | None
     bytes: int | None
     details: Mapping[str, Any]
+
+
+class History(list[Version]):
+    """The versions of a table, the newest first."""
+
+    def _repr_html_(self) -> str:
+        names = [field.name for field in fields(Version)]
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(getattr(one, name)))}</td>' for name in names)}</tr>" for one in self
+        )
+        return f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>{rows}</table>"

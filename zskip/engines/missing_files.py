@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
-from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, underline
+from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, amount, underline
 from zskip.parquet.arrow_differences import ParquetSchema, variants
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
@@ -207,7 +207,8 @@ def _gone(scan: Scan) -> str | None:
     gone = listed.path.filter(pc.is_null(listed.size))
     if not len(gone):
         return None
-    what = f"{len(gone):,} of the {len(scan):,} files that were planned of {storage.uri} are gone, such as {gone[0]}. "
+    share = f"{len(gone):,} of the {amount(len(scan), 'file')} that were planned of {storage.uri}"
+    what = f"{share} are gone, such as {gone[0]}. "
     if not scan.managed:
         return what + "The folder has changed since: plan again, and refresh() takes the change into the index."
     newest = latest_version(storage)

@@ -123,7 +123,9 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         )
     for conjunct in found["conjuncts"]:
         files, groups, text = conjunct["files"], conjunct["row_groups"], conjunct["values"] or conjunct["text"]
-        lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(text)}")
+        lines.append(
+            f"  {amount(files['removed'], 'file'):>15} {amount(groups['removed'], 'row group'):>20}   {_short(text)}"
+        )
         if conjunct["never_true"]:
             advice = (
                 ": a comparison with NULL is NULL; IS NULL is the test for it"
@@ -135,7 +137,7 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
             lines.append(f"{'':33}{conjunct['by_sketches']['files']:,} of these files by sketches")
         computed = conjunct["computed"]
         if computed["files"] or computed["row_groups"]:
-            of = f"{computed['files']:,} files, {computed['row_groups']:,} row groups"
+            of = f"{amount(computed['files'], 'file')}, {amount(computed['row_groups'], 'row group')}"
             lines.append(f"{'':33}computed by DuckDB for the few values of {of}")
             if computed["files"] == files["total"]:
                 continue
@@ -257,8 +259,8 @@ def _plain(found: ColumnStatistics, name: str) -> Any:
 
 
 def _text_of_file(found: Mapping[str, Any]) -> str:
-    rows, size = ("unknown" if found[name] is None else f"{found[name]:,}" for name in ("rows", "bytes"))
-    lines = [f"{found['file']}: {rows} rows, {size} bytes: {found['verdict']}"]
+    known = (amount(found[f"{unit}s"], unit) for unit in ("row", "byte") if found[f"{unit}s"] is not None)
+    lines = [f"{found['file']}: {', '.join(known) or 'unknown'}: {found['verdict']}"]
     if "reason" in found:
         lines.append(f"  {found['reason']}")
     for conjunct in found["conjuncts"]:

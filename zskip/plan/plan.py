@@ -12,7 +12,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.late_loading import engine
 from zskip.core.schema import names_given
-from zskip.errors import MissingDependency, SchemaError, first_line
+from zskip.errors import MissingDependency, SchemaError, amount, first_line
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import Skipped, Survivors
 
@@ -102,9 +102,11 @@ class Plan:
     def __repr__(self) -> str:
         which = "every row" if self.predicate is None else str(self.predicate)
         total, rows = self._survivors.total_files, self.skipped.rows
-        read = "" if rows.part is None or rows.whole is None else f", {rows.whole - rows.part:,} of {rows.whole:,} rows"
-        read += " that are indexed" if read and self._survivors.changes else ""
-        files = f"{len(self):,} of {total:,} files"
+        read = ""
+        if rows.part is not None and rows.whole is not None:
+            read = f", {rows.whole - rows.part:,} of {amount(rows.whole, 'row')}"
+        read += " in the index" if read and self._survivors.changes else ""
+        files = f"{len(self):,} of {amount(total, 'file')}"
         return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {files}{read}>"
 
     def _repr_html_(self) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from zskip.core.late_loading import engine, pc
 from zskip.core.schema import Schema
 from zskip.core.types import fields_within
+from zskip.errors import amount
 from zskip.storage import Storage
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Scan:
 
     def __repr__(self) -> str:
         which = "every row" if self.predicate is None else str(self.predicate)
-        return f"<Scan of {self.storage.uri}, version {self.version}: {which}: {len(self):,} files>"
+        return f"<Scan of {self.storage.uri}, version {self.version}: {which}: {amount(len(self), 'file')}>"
 
     @cached_property
     def relative_paths(self) -> list[str]:

@@ -24,6 +24,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from zskip.core import types as t
+from zskip.errors import amount
 from zskip.language import Dialect, Predicate, conjunction
 from zskip.plan import Survivors
 from zskip.spark.join_keys import key_predicates
@@ -299,7 +300,7 @@ class PrunedScan(ScanDefaults):
     @cached_property
     def _description(self) -> str:
         left, total = len(self._survivors), len(self._files.index)
-        return f"{left:,} of {total:,} files, {self._native.description()}"
+        return f"{left:,} of {amount(total, 'file')}, {self._native.description()}"
 
     @cached_property
     def _columnar(self) -> Any:
@@ -468,7 +469,7 @@ class _IndexScan(ScanDefaults):
         return self._types
 
     def description(self) -> str:
-        return f"aggregates of {self._files:,} files, from the index"
+        return f"aggregates of {amount(self._files, 'file')}, from the index"
 
     def rows(self) -> Any:
         return self._jvm.array("org.apache.spark.sql.catalyst.InternalRow", [self._row])

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
+from zskip.errors import amount
 from zskip.plan import Survivors
 from zskip.statements.joins import FILE_SECONDS, MATCHING_SHARE, file_slices
 from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, scan_below
@@ -53,7 +54,7 @@ class FirstRows:
 
     def __str__(self) -> str:
         order = "" if self.column is None else f" by {self.column}{' descending' if self.descending else ''}"
-        return f"first {self.rows:,} rows{order}"
+        return f"first {amount(self.rows, 'row')}{order}"
 
 
 def first_rows(root: Node, stubs: Sequence[StubColumns]) -> list[FirstRows]:

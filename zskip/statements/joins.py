@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from zskip.core import types as t
 from zskip.core.schema import Column
+from zskip.errors import amount
 from zskip.language import Dialect, Predicate
 from zskip.language.tree import IsNull, Reference, in_, or_
 from zskip.plan import Survivors, find_survivors, kept_survivors
@@ -301,7 +302,7 @@ class JoinedTable:
         if not kept.all():
             before = self.survivors
             self.survivors = before.once(kept.tobytes(), lambda: before.kept(kept))
-            self.reasons.append(f"{why}: {int((~kept).sum()):,} files skipped")
+            self.reasons.append(f"{why}: {amount(int((~kept).sum()), 'file')} skipped")
 
     def whole_where_little_is_saved(self) -> JoinedTable:
         """The table with all its files if skipping saves little time but many rows remain; else the table itself.

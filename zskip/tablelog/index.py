@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from zskip.core.offsets import int64s, numbers_of_runs, offsets_of
 from zskip.core.schema import Schema
-from zskip.errors import DamagedIndex, UnsafePath
+from zskip.errors import DamagedIndex, UnsafePath, amount
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import lost
@@ -125,7 +125,7 @@ class Index:
         return int(self.first_file[-1])
 
     def __repr__(self) -> str:
-        return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
+        return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {amount(len(self), 'file')}>"
 
     @cached_property
     def query_log(self) -> QueryLog:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from zskip.core.receipts import Adopted
+from zskip.core.receipts import Adopted, Appended
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, SchemaError, TableError, first_line
 from zskip.parquet import footers
@@ -41,10 +41,10 @@ def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snap
     `TableError` for files that may be copies of files that `cluster` replaced, or that an old version may name which
     cannot be read."""
     append.require_managed(storage, base)
-    rows = files = size = 0
+    done: list[Adopted] = []
     for name in storage.names(_CLAIMS):  # of calls that did not finish
-        base, done = _finish(storage, base, options, int(name.removesuffix(".json")))
-        rows, files, size = rows + done.rows, files + done.files, size + done.bytes
+        base, adopted = _finish(storage, base, options, int(name.removesuffix(".json")))
+        done.append(adopted)
     found = dropped_files(storage, base)
     try:
         copies = copies_of_replaced(storage, found)
@@ -64,9 +64,16 @@ def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snap
         number = base.applications.get(_APPLICATION, 0) + 1
         claim = [[each.as_py() for each in entry] for entry in zip(found.path, found.size, found.modified, strict=True)]
         storage.put_if_absent(_claim(number), json.dumps(claim).encode())  # else another process claimed them
-        base, done = _finish(storage, base, options, number)
-        rows, files, size = rows + done.rows, files + done.files, size + done.bytes
-    return base, Adopted(base.version, rows, files, size)
+        base, adopted = _finish(storage, base, options, number)
+        done.append(adopted)
+    return base, Adopted(
+        base.version,
+        sum(one.rows for one in done),
+        sum(one.files for one in done),
+        sum(one.bytes for one in done),
+        tuple(each for one in done for each in one.new_columns),
+        tuple(each for one in done for each in one.widened),
+    )
 
 
 def _claim(number: int) -> str:
@@ -79,7 +86,7 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
         claimed = [tuple(entry) for entry in json.loads(storage.read(_claim(number)))]
     except FileNotFoundError:  # another process has finished it
         return load(storage), Adopted(base.version, 0, 0, 0)
-    rows = 0
+    appended = Appended(base.version, 0, 0, 0)
     if base.applications.get(_APPLICATION, 0) < number:
         found, _ = _unchanged(storage, claimed)
         if len(found) < len(claimed):
@@ -89,12 +96,11 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
                 f"gone. If no other adopt() is running, remove {storage.uri_of(_claim(number))} and call it again."
             )
         try:
-            base, done = append.append(storage, base, _rows(storage, base, found), options, (_APPLICATION, number))
+            base, appended = append.append(storage, base, _rows(storage, base, found), options, (_APPLICATION, number))
         except (CorruptFile, SchemaError):
             # No process can append these files as they are: the next call takes what is there then.
             storage.delete([_claim(number)])
             raise
-        rows = done.rows
     try:
         gone, touched = _unchanged(storage, claimed)
         storage.delete(gone.path.to_pylist())
@@ -111,7 +117,8 @@ def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int
             "were adopted, whose rows are in the table, but other times. If they were only touched, remove them; if "
             "their rows are new, give them other names. Then call adopt() again."
         )
-    return base, Adopted(base.version, rows, len(gone), sum(gone.size.to_pylist()))
+    size = sum(gone.size.to_pylist())
+    return base, Adopted(base.version, appended.rows, len(gone), size, appended.new_columns, appended.widened)
 
 
 def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> tuple[Listing, Listing]:

@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.late_loading import ask_duckdb
 from zskip.core.schema import Schema, identifier
 from zskip.engines.duckdb.native_scan import literal
-from zskip.errors import ZskipError
+from zskip.errors import ZskipError, amount
 from zskip.plan import Survivors, kept_survivors
 from zskip.statements.aggregates import Aggregates, aggregates, rows_of_index
 from zskip.statements.attributes import prune_by_attributes
@@ -107,9 +107,9 @@ def pruned_tables(
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
             skipped = survivors.total_files - len(survivors)
-            table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
+            table.reasons.append(f"conditions {conditions.predicate}: {amount(skipped, 'file')} skipped")
         if number in rules.unneeded:
-            table.reasons.append(f"no row can satisfy the conditions: {survivors.total_files:,} files skipped")
+            table.reasons.append(f"no row can satisfy the conditions: {amount(survivors.total_files, 'file')} skipped")
         tables.append(table)
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
@@ -237,11 +237,11 @@ def _after_row_rules(
             if first.place == place:
                 before = len(survivors)
                 survivors = holding_first_rows(survivors, first, queries.worst_of_first)
-                reasons.append(f"{first}: {before - len(survivors):,} files skipped")
+                reasons.append(f"{first}: {amount(before - len(survivors), 'file')} skipped")
         for aggregate in rules.aggregates:
             from_index = rows_of_index(survivors, aggregate) if aggregate.place == place else None
             if from_index is not None:
-                reasons.append(f"count, min and max: {from_index.files:,} files answered by the index")
+                reasons.append(f"count, min and max: {amount(from_index.files, 'file')} answered by the index")
                 return PrunedTable(from_index.rest, from_index, tuple(reasons), types, ordered, rules.only_named)
     return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.only_named)
 

@@ -28,7 +28,7 @@ from zskip.core.schema import identifier
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files, pointing_at
-from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql, nearest
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql, amount, nearest
 from zskip.plan import Plan, Survivors
 from zskip.statements.duckdb.parsed_statements import Catalog, Parsed, Statement, open_index, parse_tables, statements
 from zskip.statements.duckdb.pruning_rule import PrunedTable, forget_gain, is_explained, whole_tables
@@ -125,7 +125,7 @@ def explain(
     )
     lines = []
     for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True):
-        lines.append(f"{name} reads {len(planned):,} files. Skipped: {planned.skipped}")
+        lines.append(f"{name} reads {amount(len(planned), 'file')}. Skipped: {planned.skipped}")
         lines += [f"  {reason}" for reason in reasons]
     return "\n".join(lines) or "No table of zskip stands in this statement."
 

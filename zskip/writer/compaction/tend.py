@@ -110,7 +110,8 @@ def _refresh(storage: Storage, dry_run: bool) -> Step:
     if dry_run:
         return Step("refresh", f"would index {counts}")
     newest = indexing.refresh(index, found=found)
-    return Step("refresh", f"indexed {counts}", receipt=Refreshed(newest.version, index.version))
+    receipt = Refreshed(newest.version, index.version, 0, len(found.added), len(found.changed), len(found.removed))
+    return Step("refresh", f"indexed {counts}", receipt=receipt)
 
 
 def _dropped(storage: Storage) -> list[Step]:
