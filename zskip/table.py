@@ -353,7 +353,7 @@ class Table:
         `append`. A Delta or Iceberg table is changed by a commit of its format, and keeps its schema.
 
         If other writers change the same rows meanwhile, it starts again from the newest version. Raises
-        `InvalidOption`, which names a key that is NULL or occurs twice, `SchemaMismatch`, `UnknownColumn` and
+        `SchemaMismatch`, which names a key that is NULL or occurs twice, `InvalidOption`, `UnknownColumn` and
         `CommitConflict`.
         """
         from zskip.writer.open_source import open_source

@@ -182,8 +182,8 @@ def test_what_is_refused_leaves_the_table_as_it_is(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"id": [1, 2], "v": [0, 0]}), tmp_path / "t", by="id")
     files = sorted((tmp_path / "t").rglob("*"))
     for rows, on, error, match in (
-        ({"id": [7, 3, 7], "v": [1, 2, 3]}, "id", InvalidOption, "id = 7 occurs twice"),
-        ({"id": pa.array([3, None]), "v": [1, 2]}, "id", InvalidOption, "NULL in row 1"),
+        ({"id": [7, 3, 7], "v": [1, 2, 3]}, "id", SchemaMismatch, "id = 7 occurs twice"),
+        ({"id": pa.array([3, None]), "v": [1, 2]}, "id", SchemaMismatch, "NULL in row 1"),
         ({"id": [NAN, NAN], "v": [1, 2]}, "id", SchemaMismatch, "id"),
         ({"id": [3]}, "id", SchemaMismatch, '"v"'),
         ({"id": [3], "v": [1]}, "uid", UnknownColumn, "uid"),
@@ -201,7 +201,7 @@ def test_a_key_beyond_the_years_of_python_is_named(type: pa.DataType, tmp_path: 
     day = pa.array([-720_000], pa.int32()).cast(pa.date32())
     days = pa.table({"id": pa.concat_arrays([day, day]).cast(pa.timestamp("us")).cast(type), "v": [1, 2]})
     table = zskip.write(days.slice(1), tmp_path / "t", by="v")
-    with pytest.raises(InvalidOption, match=r"id = -0002-09-16.* occurs twice"):
+    with pytest.raises(SchemaMismatch, match=r"id = -0002-09-16.* occurs twice"):
         table.upsert(days, on="id")
     dimension = pa.table({"k": days["id"], "zone": ["A", "B"]})
     with pytest.raises(InvalidOption, match="more than one row with the key k = -0002-09-16"):
@@ -242,7 +242,7 @@ def test_a_batch_beyond_memory_replaces_the_same_rows(given: str, tmp_path: Path
     assert sorted(found, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
     for wrong, match in (([1, None], "NULL in row 4001"), ([1_900, 1], "id = 1900 occurs twice")):
         more = pa.concat_tables([rows, rows.slice(0, 2).set_column(0, "id", pa.array(wrong, pa.int64()))])
-        with pytest.raises(InvalidOption, match=match):
+        with pytest.raises(SchemaMismatch, match=match):
             table.upsert(SOURCES[given](more, tmp_path), on="id", memory_limit=400_000, temp_directory=tmp_path)
     assert table.count() == len(expected)
     assert not list(tmp_path.glob("zskip-spill-*"))

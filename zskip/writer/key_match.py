@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.engines.arrow import output_schema, to_batches
-from zskip.errors import InvalidOption, row_shown
+from zskip.errors import SchemaMismatch, row_shown
 from zskip.plan import find_survivors
 from zskip.tablelog.index import Index
 from zskip.tablelog.sketches.hashing import can_hash, hashes
@@ -45,7 +45,7 @@ class Keys:
 
     @staticmethod
     def of(rows: pa.Table, columns: Sequence[str]) -> Keys:
-        """The keys of some rows, of which none is NULL. Raises `InvalidOption` if one occurs twice."""
+        """The keys of some rows, of which none is NULL. Raises `SchemaMismatch` if one occurs twice."""
         parts = [_comparable(rows.column(name)) for name in columns]
         distinct = tuple(pc.unique(values) for values in parts)
         code, codes = np.zeros(rows.num_rows, np.int64), []
@@ -57,7 +57,7 @@ class Keys:
         twice = np.flatnonzero(np.diff(code[order]) == 0)
         if len(twice):
             row = rows.select(list(columns)).slice(int(order[twice[0] + 1]), 1)
-            raise InvalidOption(
+            raise SchemaMismatch(
                 f"The key {row_shown(row)} occurs twice in the batch. A batch has one row for each key."
             )
         return Keys(tuple(columns), distinct, tuple(codes), order)
@@ -134,12 +134,12 @@ class FileRows:
 
 
 def require_no_null(rows: pa.Table, columns: Sequence[str], first_row: int) -> None:
-    """Raise `InvalidOption` if a key is NULL. ``first_row``: the number of the first row in its batch."""
+    """Raise `SchemaMismatch` if a key is NULL. ``first_row``: the number of the first row in its batch."""
     for name in columns:
         values = rows.column(name)
         if values.null_count:
             row = first_row + int(np.flatnonzero(np.asarray(values.is_null()))[0])
-            raise InvalidOption(f'The key column "{name}" is NULL in row {row} of the batch. A key has a value.')
+            raise SchemaMismatch(f'The key column "{name}" is NULL in row {row} of the batch. A key has a value.')
 
 
 def key_hashes(rows: pa.Table, columns: Sequence[str]) -> NDArray[np.uint64]:

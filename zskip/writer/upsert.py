@@ -79,9 +79,9 @@ def upsert(
 ) -> tuple[Snapshot, Upserted]:
     """Replace the rows that have the keys of some new rows, and insert the others. ``on``: the key columns.
 
-    A ``batch`` (application, number) that the table already contains changes nothing. Raises `InvalidOption` for a key
-    that is NULL or occurs twice, `SchemaMismatch` for rows that lack a column, `UnknownColumn`, and `CommitConflict` if
-    the table was replaced or others always came first. Then the table is unchanged.
+    A ``batch`` (application, number) that the table already contains changes nothing. Raises `SchemaMismatch` for rows
+    that lack a column, and for a key that is NULL or occurs twice; `InvalidOption`, `UnknownColumn`; `CommitConflict`
+    if the table was replaced or others always came first. Then the table is unchanged.
     """
     require_managed(storage, base)
     require_batch(batch)
