@@ -11,7 +11,16 @@ import pyarrow as pa
 
 from zskip.core import types as t
 from zskip.core.late_loading import pc
-from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError, amount, underline
+from zskip.errors import (
+    CorruptFile,
+    SchemaMismatch,
+    TableNotFound,
+    UnsupportedSql,
+    ZskipError,
+    amount,
+    first_line,
+    underline,
+)
 from zskip.parquet.arrow_differences import ParquetSchema, variants
 from zskip.tablelog.freshness import listed
 from zskip.tablelog.index import Index
@@ -35,6 +44,7 @@ _TOO_FAR = {
 }
 """Parts of DuckDB's errors about timestamps that it cannot hold: the type of such a column, and the message for it."""
 
+_MISSING_TYPE = re.compile(r"Type with name (\S+) does not exist!")
 _INTERRUPTED = "Query interrupted"  # how DuckDB reports Ctrl-C, in a RuntimeError
 _NAMED = 10
 """The maximum number of files that a note on an error names."""
@@ -42,10 +52,27 @@ _NAMED = 10
 
 @contextmanager
 def reading(scan: Scan) -> Iterator[None]:
-    """As `naming_bad_files`; and errors about the SQL in which zskip reads a plan point into the plan's predicate."""
+    """As `naming_bad_files`; and errors about the SQL in which zskip reads a plan point into the plan's predicate.
+
+    Raises `UnsupportedSql` for a type that the connection lacks, as zskip's own lacks the user's.
+    """
+    import duckdb
+
     text = "" if scan.predicate is None else scan.predicate.text
-    with pointing_at(text, ""), naming_bad_files([scan]), _raising_streamed_errors():
-        yield
+    try:
+        with pointing_at(text, ""), naming_bad_files([scan]), _raising_streamed_errors():
+            yield
+    except duckdb.CatalogException as error:
+        missing = _MISSING_TYPE.search(str(error))
+        if missing is None:
+            raise
+        at = text.find(missing[1])
+        raise UnsupportedSql(
+            f'The connection that reads this plan has no type "{missing[1]}": to_duckdb(con) of the plan, and '
+            "zskip.sql(statement, con), read on one that has it.",
+            text,
+            None if at < 0 else (at, at + len(missing[1])),
+        ) from None
 
 
 @contextmanager
@@ -158,7 +185,7 @@ def _damage(path: str, *, by_arrow: bool) -> str | None:
         for _ in pq.ParquetFile(path).iter_batches() if by_arrow else ():
             pass
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
-        return f"{path} cannot be read: {str(error).splitlines()[0]} Restore it, or write its rows anew."
+        return f"{path} cannot be read: {first_line(error).rstrip(' .:')}. Restore it, or write its rows anew."
     return None
 
 

@@ -58,6 +58,7 @@ _FILES = "SELECT file FROM glob(?)"
 # What to write instead of a word that DuckDB's parser refuses.
 _INSTEAD = {
     "/": " Quote the path of a table: FROM 'lake/trips'.",
+    ":": " DuckDB writes a parameter as $name, or as ? by its place.",
     "optimize": " zskip.cluster(path, by=…) lays a table out, and Table.optimize keeps its layout up.",
 }
 
