@@ -219,9 +219,9 @@ class _Stale(NamedTuple):
             return ~everything
         join = self.one.joins[0]
         answer = (
-            None if self.ask is None else self.ask(replace(self.source, survivors=added), join.key, self.facts.seconds)
+            "" if self.ask is None else self.ask(replace(self.source, survivors=added), join.key, self.facts.seconds)
         )
-        if answer is None:
+        if isinstance(answer, str):
             self._explain(f"{name} has changed since")
             return everything
         column = column_of(self.facts, join.column)

@@ -351,9 +351,9 @@ def read_seconds(survivors: Survivors) -> float:
     return float(len(survivors) * FILE_SECONDS + known_rows(survivors) * ROW_SECONDS)
 
 
-Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | None]
+Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | str]
 """A query for the distinct values of a column in the filtered rows of a table, with their ``origin`` as in `KeySet`;
-None if there are too many values, or if the query takes longer than the given number of seconds."""
+the reason if there are too many values, or if the query takes longer than the given number of seconds."""
 
 
 def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask: Ask) -> None:
@@ -361,11 +361,11 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
     pending = []
     for join in joins:
         if tables[join.place].seconds <= 2 * _QUERY_SECONDS:
-            _not_pruned(tables, join, "the files are read in the time of a query for them")
+            _not_looked_up(tables, join, "the files are read in the time of a query for them")
         elif not can_prune(tables, join):
-            _not_pruned(tables, join, f"they do not compare exactly with {join.column}, or may change meanwhile")
+            _not_looked_up(tables, join, f"they do not compare exactly with {join.column}, or may change meanwhile")
         elif _slices(tables, join) <= 1 and _sketch_entries(tables[join.place], join.column) is None:
-            _not_pruned(tables, join, f"every file may hold any {join.column}, which has no sketch of its values")
+            _not_looked_up(tables, join, f"every file may hold any {join.column}, which has no sketch of its values")
         else:
             pending.append(join)
     for join in pending:
@@ -376,19 +376,19 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
         source, table = tables[join.source], tables[join.place]
         # A query that takes longer than the most it could save is interrupted, and not run again.
         answer = ask(source, join.key, table.seconds)
-        if answer is None:
-            _not_pruned(tables, join, "they are too many, or reading them took longer than it could save")
+        if isinstance(answer, str):
+            _not_looked_up(tables, join, answer)
         else:
             _prune_by_values(source, table, join, *answer)
     for join in pending:
-        _not_pruned(tables, join, "reading them is expected to take longer than it saves")
+        _not_looked_up(tables, join, "reading them is expected to take longer than it saves")
 
 
-def _not_pruned(tables: Sequence[JoinedTable], join: JoinKeys, why: str) -> None:
-    """Note why the keys of a join do not prune, unless nothing selects among them."""
+def _not_looked_up(tables: Sequence[JoinedTable], join: JoinKeys, why: str) -> None:
+    """Note why the keys of a join, beside their bounds, skip nothing, unless nothing selects among them."""
     source = tables[join.source]
     if source.is_reduced:
-        tables[join.place].reasons.append(f"keys {join.key} of {source.name} do not prune: {why}")
+        tables[join.place].reasons.append(f"keys {join.key} of {source.name} are not looked up: {why}")
 
 
 def can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:

@@ -274,14 +274,16 @@ class TableQueries:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
 
-    def keys(self, table: JoinedTable, key: str, seconds: float) -> tuple[pa.Array, Hashable] | None:
+    def keys(self, table: JoinedTable, key: str, seconds: float) -> tuple[pa.Array, Hashable] | str:
         """The distinct values, with NULL, of a column in the rows of a table's survivors, and the query's cache key.
 
-        None if there are too many, or the query fails or takes longer than ``seconds``.
+        The reason if there are too many, or the query fails or takes longer than ``seconds``.
         """
         query = f"SELECT DISTINCT {identifier(key)} AS key FROM {{}} LIMIT {_MOST_KEYS + 1}"
         values, origin = self._answer(query, key, table.survivors, table.keys, _conditions(table.survivors), seconds)
-        return None if values is None or len(values) > _MOST_KEYS else (values, origin)
+        if values is None:
+            return "reading them took longer than it could save"  # what fails, fails in the statement as well
+        return (values, origin) if len(values) <= _MOST_KEYS else f"they are more than {_MOST_KEYS:,}"
 
     def worst_of_first(self, survivors: Survivors, wanted: FirstRows, seconds: float) -> pa.Scalar | None:
         """The last value of the wanted first rows in these files.
