@@ -1013,8 +1013,10 @@ class Table:
 
 
 def _name_misspelt_functions(predicate: Predicate) -> None:
-    """Log functions that neither zskip nor DuckDB has, and the names like theirs. A connection may define them, so
-    this is no error."""
+    """Log functions that neither zskip nor DuckDB has. A connection may define them, so this is no error.
+
+    Names like theirs are in `Plan.explain`, and in DuckDB's error when the plan is read.
+    """
     if "(" not in (predicate.written or ""):
         return
     misspelt = [
@@ -1026,7 +1028,8 @@ def _name_misspelt_functions(predicate: Predicate) -> None:
         known = {name for (name,) in ask_duckdb("SELECT function_name FROM duckdb_functions()")}
         for text in misspelt:
             if text.partition("(")[0].lower() not in known:
-                _LOG.warning("%s", text)
+                unknown, _, _ = text.partition(". Did you mean")
+                _LOG.warning("%s, and is none of DuckDB's: its condition skips no file.", unknown)
 
 
 def _is_read_differently(ranges: Ranges | None) -> bool:
