@@ -162,6 +162,7 @@ def test_a_hundred_thousand_values_are_one_array(library: str) -> None:
     [
         ((pl.col("i") == 1) & ((pl.col("s") == "a") | (pl.col("i") % 2 == 1)), r': \[\(\[\(col\("i"\)\) % '),
         (pl.col("t").is_in([1], nulls_equal=True), r': col\("t"\).is_in'),
+        (pl.col("g").is_in([0.1]), r': col\("g"\).is_in'),  # its values are FLOAT, those of the list are DOUBLE
         (~pl.col("s").eq_missing("a"), r': \[\(col\("s"\)\) ==v \("a"\)\]\.'),
         (reduce(operator.add, [pl.col("i")] * 200) > 1, r"\(col\("),
         (reduce(operator.or_, [pl.col("i") == number for number in range(1000)]), r"\(col\("),
