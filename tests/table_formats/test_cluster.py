@@ -289,6 +289,44 @@ def test_deltalake_commits_to_tables_of_each_feature(feature: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("spelled", "folder", "taken"),
+    [
+        ("h=straße", "h=straße", False),
+        ("p%3D1", "p=1", False),
+        ("h=stra%C3%9Fe", "h=straße", True),
+        ("p=1", "p=1", True),
+    ],
+)
+def test_a_file_that_deltalake_would_not_remove_is_not_replaced(
+    spelled: str, folder: str, taken: bool, tmp_path: Path
+) -> None:
+    """deltalake spells the paths that it removes in its own way, and finds no file under another spelling."""
+    path = tmp_path / "d"
+    write_deltalake(path, pa.table({"a": range(10)}))
+    with changed_commit(first_commit(path)) as actions:
+        (added,) = [action["add"] for action in actions if "add" in action]
+        (path / folder).mkdir()
+        (path / added["path"]).rename(path / folder / "x.parquet")
+        added["path"] = f"{spelled}/x.parquet"
+    changes: list[Callable[[], object]] = [
+        lambda: zskip.cluster(path, by="a"),
+        lambda: zskip.open(path).upsert(pa.table({"a": [3, 4]}), on="a"),
+    ]
+    for change in changes:
+        if taken:
+            change()
+        else:
+            with pytest.raises(UnsupportedFormat, match="spells the path"):
+                change()
+        assert sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist()) == list(range(10))
+    # What another program removes in its own spelling is still there for all readers.
+    opened = zskip.open(path)
+    DeltaTable(path).delete("a = 5")
+    opened.refresh()
+    assert opened.count() == DeltaTable(path).to_pyarrow_table().num_rows
+
+
+@pytest.mark.parametrize(
     "feature", ["clustering", "domainMetadata", "identityColumns", "inCommitTimestamp", "vacuumProtocolCheck"]
 )
 def test_a_feature_that_deltalake_cannot_write_is_refused_before_a_file_is_written(

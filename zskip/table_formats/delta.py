@@ -262,6 +262,7 @@ class DeltaSource:
                 # Of the commit as it was before and after the table was opened: else it may be another table's by now.
                 "mark": mark if version == expected and self.mark(version) == mark else "",
                 "head": _head(table),
+                "one_spelling": True,
             }
             return _content(table, schema, partition_by, deleted, None, state)
 
@@ -281,19 +282,15 @@ class DeltaSource:
                 return None
             # A commit may remove a file and add it again, in either order.
             for gone in (action["remove"] for action in actions if "remove" in action):
+                if not state.get("one_spelling") or not re.fullmatch(_ONE_SPELLING, gone["path"], re.ASCII):
+                    return None  # the log may have another spelling, and then the file stays
                 removed[gone["path"]] = None
                 added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
-        with tempfile.TemporaryDirectory() as folder:
-            # deltalake parses the statistics here too, from a log of just these files.
-            log = Path(folder) / "_delta_log"
-            log.mkdir()
-            actions = [*state["head"], *({"add": add} for add in added.values())]
-            (log / "00000000000000000000.json").write_text(
-                "\n".join(json.dumps(action, ensure_ascii=False) for action in actions), "utf-8"
-            )
+        # deltalake parses the statistics here too, from a log of just these files.
+        with _log_of([*state["head"], *({"add": add} for add in added.values())]) as log:
             try:
-                table = DeltaSource(LocalStorage(Path(folder))).table()
+                table = log.table()
             except TableError:  # reading the whole log raises an error that names the damaged file
                 return None
             schema = pa.schema(table.schema().to_arrow())
@@ -301,7 +298,7 @@ class DeltaSource:
             new_state = {**state, "version": version, "mark": self.mark(version)}
             if self.mark(int(state["version"])) != mark:
                 return None  # another table has taken its place, and some of these commits are that table's
-            gone = tuple(map(unquote, removed))
+            gone = tuple(removed)
             return _content(table, schema, partition_by, {}, gone, new_state)
 
     def require_replaceable(
@@ -335,6 +332,30 @@ class DeltaSource:
         refuse_old_values_of_index(index, files)
         if rows_change:
             self._require_changeable(table)
+        if len(files) and not index.snapshot.details.get("one_spelling"):
+            self._require_spelling(table, index.paths(files).to_pylist())
+
+    def _require_spelling(self, table: DeltaTable, paths: Sequence[str]) -> None:
+        """Raise `UnsupportedFormat` for a file whose path deltalake would write into its removal otherwise than the log
+        spells it: readers would keep the file beside the one that takes its place."""
+        from deltalake.transaction import RemoveAction
+
+        spelled = pa.table(table.get_add_actions())["path"].to_pylist()
+        in_log = dict(zip(map(unquote, spelled), spelled, strict=True))
+        with _log_of(_head(table)) as log:
+            partition_by = table.metadata().partition_columns
+            log.table().create_write_transaction(
+                [RemoveAction(path, False, 0) for path in paths], "append", table.schema(), partition_by
+            )
+            lines = map(json.loads, log.storage.read(commit_path(1)).splitlines())
+            written = {action["remove"]["path"] for action in lines if "remove" in action}
+        for path in paths:
+            if in_log.get(path, path) not in written:
+                raise UnsupportedFormat(
+                    f'The log of the Delta table at {self.storage.uri} spells the path of a file "{in_log[path]}", '
+                    "which deltalake would write otherwise, and so not remove. Change the table with the engine that "
+                    "wrote it."
+                )
 
     def _require_changeable(self, table: DeltaTable) -> None:
         """Raise `UnsupportedFormat` if changing rows needs more than to replace their files."""
@@ -434,6 +455,20 @@ def _require_readable_log(storage: Storage) -> None:
                 pq.read_table(pa.BufferReader(storage.read(path)))
 
 
+# Readers compare the paths of a log as they are spelled. These have no other spelling, encoded or not.
+_ONE_SPELLING = r"^[\w./=-]*$"
+
+
+@contextmanager
+def _log_of(actions: Sequence[dict[str, Any]]) -> Iterator[DeltaSource]:
+    """A table whose log has these actions alone, in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, commit_path(0))
+        log.parent.mkdir()
+        log.write_text("\n".join(json.dumps(action, ensure_ascii=False) for action in actions), "utf-8")
+        yield DeltaSource(LocalStorage(Path(folder)))
+
+
 def _actions(commit: bytes) -> list[dict[str, Any]] | None:
     """The actions of a commit that only adds and removes whole files; None if it does more or cannot be parsed.
 
@@ -513,7 +548,10 @@ def _content(
     adds = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     # The newest comes first. Rows mostly ascend with time, and the first rows in an ascending order are asked for most.
     adds = adds.sort_by([("modification_time", "ascending"), ("path", "ascending")])
-    path = _unquoted(_column(adds, "path", pa.string()).cast(pa.string()))
+    spelled = _column(adds, "path", pa.string()).cast(pa.string())
+    others = pc.any(pc.invert(pc.match_substring_regex(spelled, _ONE_SPELLING))).as_py()
+    state = {**state, "one_spelling": bool(state.get("one_spelling")) and not others}
+    path = _unquoted(spelled)
     rows = _column(adds, "num_records", pa.int64())
     foreign = path.filter(pc.match_substring_regex(path, r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))
     if len(foreign):
