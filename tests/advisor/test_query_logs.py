@@ -90,9 +90,8 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_command_advises_by_a_log_and_saves_its_queries(
-    table: zskip.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_advises_by_a_log_and_saves_its_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = zskip.write(ROWS, tmp_path / "conn", by="b", files=10)  # most of the queries are on "a"
     log, saved = tmp_path / "log", tmp_path / "queries.sql"
     logged(table, log)
     where = ["advise", str(table._index.storage.local), "--from-duckdb-log", str(log)]
