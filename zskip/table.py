@@ -1013,10 +1013,8 @@ class Table:
 
 
 def _name_misspelt_functions(predicate: Predicate) -> None:
-    """Log functions that neither zskip nor DuckDB has. A connection may define them, so this is no error.
-
-    Names like theirs are in `Plan.explain`, and in DuckDB's error when the plan is read.
-    """
+    """Log functions that neither zskip nor DuckDB has, and the names like theirs. A connection may define them, so
+    this is no error."""
     if "(" not in (predicate.written or ""):
         return
     misspelt = [
@@ -1028,8 +1026,7 @@ def _name_misspelt_functions(predicate: Predicate) -> None:
         known = {name for (name,) in ask_duckdb("SELECT function_name FROM duckdb_functions()")}
         for text in misspelt:
             if text.partition("(")[0].lower() not in known:
-                unknown, _, _ = text.partition(". Did you mean")
-                _LOG.warning("%s, and is none of DuckDB's: its condition skips no file.", unknown)
+                _LOG.warning("%s", text)
 
 
 def _is_read_differently(ranges: Ranges | None) -> bool:
