@@ -14,7 +14,7 @@ ZskipError
 ├── TableError (OSError)
 │   ├── TableNotFound            no snapshot at this path, or not that version
 │   ├── TableExists              a table is there already
-│   ├── ForeignTable             a table of Delta, Iceberg or Hudi, whose own log says which files are live
+│   ├── ForeignTable             files of Delta, Iceberg, Hudi or a Spark stream, whose own log says which are live
 │   ├── NoParquet                the path holds no Parquet file
 │   ├── CorruptFile              a data file that is not what its name says
 │   ├── DamagedIndex             a side-car part is missing or fails its checksum
@@ -197,7 +197,7 @@ class TableExists(TableError):
 
 
 class ForeignTable(TableError):
-    """A folder is a table of Delta, Iceberg or Hudi: reading its files without its log would restore deleted rows."""
+    """A folder is a table of Delta, Iceberg or Hudi, or the output of a Spark stream: only its log names live rows."""
 
 
 class NoParquet(TableError):

@@ -22,7 +22,7 @@ from tests.tables import hostile, sorted_rows
 from zskip import layouts
 from zskip import spark as zs
 from zskip.core.schema import Schema
-from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
+from zskip.errors import ForeignTable, InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import layout_expressions, spark_backend
 from zskip.spark.executor_footers import on_executors
 from zskip.spark.spark_session import setting
@@ -565,6 +565,32 @@ def test_streams_end_in_a_table_with_each_row_once(spark: SparkSession, tmp_path
     (tmp_path / "one" / "commits" / "1").unlink()  # as if Spark had failed after the last batch
     (tmp_path / "one" / "commits" / ".1.crc").unlink()
     assert run("one") == 200
+
+
+def test_the_output_of_a_streaming_query_is_read_by_its_log_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A driver that dies leaves files, which Spark passes over: they doubled rows, and `cluster` kept them."""
+    source, sink, before = tmp_path / "in", tmp_path / "sink", tmp_path / "before"
+    for folder, name in ((source, "new"), (before, "old")):
+        folder.mkdir()
+        pq.write_table(pa.table({"id": range(3)}), folder / f"{name}.parquet")
+    zs.index(spark, before)
+    for place in (sink, before):
+        query = spark.readStream.schema("id bigint").parquet(str(source)).writeStream.trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / f"of {place.name}")).start(str(place)).awaitTermination()
+        pq.write_table(pa.table({"id": range(3)}), place / "part-left.parquet")
+        assert spark.read.parquet(str(place)).count() == 3
+    rows = spark.read.parquet(str(sink))
+    for do in (
+        lambda: zs.index(spark, sink),
+        lambda: zs.cluster(spark, sink, by="id"),
+        lambda: zskip.write(rows, sink, mode="append", by="id"),
+        lambda: zs.table(spark, before).count(),
+        lambda: zs.read(spark, before),
+        lambda: zs.cluster(spark, before, by="id"),
+    ):
+        with pytest.raises(ForeignTable, match=r"is the output of a Spark streaming query.*remove"):
+            do()
+    assert zskip.write(rows, tmp_path / "t", by="id").count() == 3
 
 
 def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ import pytest
 
 import zskip
 from tests.cli.test_cli import facts
-from zskip.errors import CommitConflict, CorruptFile, DamagedIndex, SchemaMismatch, TableError, TableNotFound
+from zskip.errors import (
+    CommitConflict,
+    CorruptFile,
+    DamagedIndex,
+    ForeignTable,
+    SchemaMismatch,
+    TableError,
+    TableNotFound,
+)
 from zskip.inspect.audit import doctor
 from zskip.storage import Storage
 from zskip.tablelog import log, vacuum
@@ -58,6 +66,18 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> zskip.Table:
 
 
 every_table = pytest.mark.parametrize("table", ["clustered", "vacuumed", "written"], indirect=True)
+
+
+def test_the_output_of_a_spark_stream_is_not_adopted(table: zskip.Table) -> None:
+    """Its log tells which of the files count, and would name removed ones."""
+    folder = Path(table.uri)
+    drop(folder)
+    (folder / "_spark_metadata").mkdir()
+    with pytest.raises(ForeignTable, match="Spark streaming query"):
+        table.adopt()
+    assert (folder / "late.parquet").exists()
+    (folder / "_spark_metadata").rmdir()
+    assert table.adopt().files == 2
 
 
 @every_table

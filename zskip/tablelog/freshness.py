@@ -104,7 +104,7 @@ def listed(index: Index) -> Changes | None:
 
     Files that zskip wrote never change, statistics given by the user are trusted, and the files of a Delta or Iceberg
     table are those in its log. Raises `FilesRemoved` if a vacuum removed files that `cluster` replaced, and
-    `ForeignTable` if a table of zskip, Delta, Iceberg or Hudi was written into the folder.
+    `ForeignTable` if a table of zskip, Delta, Iceberg or Hudi was written into the folder, or Spark streamed into it.
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None

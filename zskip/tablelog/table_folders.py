@@ -78,6 +78,15 @@ FORMATS = {
         any_log=True,
         mark=".hoodie_partition_metadata",
     ),
+    # Spark reads the files that this log names: what a driver or a task left that failed may lie beside them.
+    "spark": Format(
+        "the output of a Spark streaming query",
+        "_spark_metadata",
+        r".+",
+        "Give zskip.write the rows of spark.read.parquet, which follows that log, or let the query write a table: "
+        "zskip.spark.append_batch. If every file counts and the query has ended, remove the folder _spark_metadata.",
+        any_log=True,
+    ),
     "zskip": Format(
         "a table of zskip",
         log.LOG,
@@ -322,6 +331,6 @@ def _folders_of(files: pa.StringArray) -> set[str]:
 
 def _message(uri: str, kind: str) -> str:
     return (
-        f"{uri} is {FORMATS[kind].title}: its files may hold rows that were deleted or replaced, and only its own log "
-        f"tells which. {FORMATS[kind].advice}"
+        f"{uri} is {FORMATS[kind].title}: its files may hold rows that are not, or no longer, part of it, and only its "
+        f"own log tells which. {FORMATS[kind].advice}"
     )

@@ -26,6 +26,7 @@ from zskip.tablelog.index import Index
 from zskip.tablelog.log import load
 from zskip.tablelog.runs import may_meet_vacuums
 from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.table_folders import refuse_folder
 from zskip.writer import append
 from zskip.writer.backend import LOCAL, Rows
 from zskip.writer.options import WriteOptions
@@ -61,6 +62,7 @@ def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snap
             "also if they were only touched; if their rows are new, give them other names."
         )
     if len(found):
+        refuse_folder(storage)
         number = base.applications.get(_APPLICATION, 0) + 1
         claim = [[each.as_py() for each in entry] for entry in zip(found.path, found.size, found.modified, strict=True)]
         storage.put_if_absent(_claim(number), json.dumps(claim).encode())  # else another process claimed them

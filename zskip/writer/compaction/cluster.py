@@ -44,7 +44,7 @@ from zskip.tablelog.freshness import changes, data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import newest
 from zskip.tablelog.snapshot import LayoutRecord, Snapshot
-from zskip.tablelog.table_folders import refuse_within_index
+from zskip.tablelog.table_folders import refuse_files_of_tables, refuse_within_index
 from zskip.writer import append
 from zskip.writer.append import kept_options, layout_record
 from zskip.writer.backend import LOCAL, Backend
@@ -306,8 +306,9 @@ def cluster_folder(
     base = newest(storage)
     if base is not None:
         _require_indexed(storage, base)
+    listing = data_files(storage)
+    refuse_files_of_tables(storage, listing.path, itself=False)  # the log may be newer than the index
     if dry_run:
-        listing = data_files(storage)
         size = int(pc.sum(listing.size, min_count=0).as_py())
         return Clustered(0 if base is None else base.version, len(listing), size, None, dry_run)
     base = (indexed or index_files)(storage) if base is None else refresh(Index(storage, base))
