@@ -102,6 +102,19 @@ def test_a_field_among_columns_is_pointed_at_its_column(tmp_path: Path) -> None:
                 read(columns=[name])
 
 
+def test_letter_case_tells_apart_only_columns_that_differ_in_it(tmp_path: Path) -> None:
+    """Arrow's readers took no other case than the table's, and DuckDB's and Spark's any."""
+    table = zskip.write(FILES["as_the_table"], tmp_path / "t", by="n")
+    chosen = table.plan().select("S", "N").to_arrow().column_names
+    assert chosen == table.to_duckdb(columns=["S", "N"]).columns == table.head(1, ["S", "N"]).column_names == ["s", "n"]
+    (tmp_path / "both").mkdir()
+    pq.write_table(pa.table({"Up": [2], "uP": [3]}), tmp_path / "both" / "0.parquet")
+    both = zskip.index(tmp_path / "both")
+    assert both.to_arrow(["uP"]).to_pydict() == {"uP": [3]}
+    with pytest.raises(UnknownColumn, match='There is no column "UP"'):
+        both.to_arrow(["UP"])
+
+
 def test_rows_keep_their_values_when_they_are_appended_and_rewritten(tmp_path: Path) -> None:
     """By place, a and b would change sides: the values fit either way."""
     table = zskip.write(rows([0], [{"b": 2}], ("b", LONG)), tmp_path / "lake", by="n")

@@ -234,7 +234,7 @@ class Table:
         """The first rows, in the order of the files. Raises `InvalidOption`, `UnknownColumn`."""
         if not isinstance(rows, int) or rows < 0:
             raise refuse("rows", "a number of rows", rows)
-        from zskip.engines.arrow import output_schema, to_batches
+        from zskip.engines.arrow import to_batches
 
         scan = self.plan().scan
         found: list[pa.RecordBatch] = []
@@ -243,7 +243,7 @@ class Table:
             if left <= 0:
                 break
             found.append(batch.slice(0, min(left, len(batch))))
-        return pa.Table.from_batches(found, output_schema(scan, columns))
+        return pa.Table.from_batches(found, scan.schema.selected(columns))
 
     def count(self) -> int:
         """The number of rows."""

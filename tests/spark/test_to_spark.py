@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from pyspark.sql import SparkSession
 import zskip
 from tests.spark.files import matching
 from tests.tables import build_table, hostile, plan_of, sorted_rows
-from zskip.errors import CorruptFile, SchemaError
+from zskip import spark as zs
+from zskip.errors import CorruptFile, SchemaError, UnknownColumn
 from zskip.plan import find_survivors
 from zskip.spark.data_source import Read, batches
 from zskip.spark.handoff import read_files
@@ -60,6 +62,25 @@ def test_columns_are_chosen_even_those_that_are_not_filtered(spark: SparkSession
     found = plan.to_spark(spark, ["we ird`x", "i"])
     assert found.columns == ["we ird`x", "i"]
     assert found.count() == 500
+
+
+def test_columns_are_named_as_for_all_readers(spark: SparkSession, tmp_path: Path) -> None:
+    """A struct was refused, and by the name of one of its fields it came as a whole."""
+    rows = pa.table({"id": range(9), "sx": [{"a": n, "b": "x"} for n in range(9)], "p.q": range(9), "k": ["1"] * 9})
+    path = tmp_path / "t"
+    plan = zskip.write(rows, path, by="id", files=3, partition_by=["k"]).plan("sx.a < 5")
+    for read in (
+        lambda columns: plan.to_spark(spark, columns=columns),
+        lambda columns: zs.read(spark, path, where="sx.a < 5", columns=columns),
+        lambda columns: zs.table(spark, path, columns=columns).where("sx.a < 5"),
+    ):
+        for columns in (["id", "sx"], ["SX", "P.q"], ["k", "sx"], "sx"):
+            assert sorted_rows(read(columns).toArrow()) == sorted_rows(plan.to_arrow(columns)), columns
+        for columns in (["sx.a"], ["id", "x"], ["q"]):
+            with pytest.raises(UnknownColumn) as meant:
+                plan.to_arrow(columns)
+            with pytest.raises(UnknownColumn, match=re.escape(str(meant.value))):
+                read(columns)
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a[1]{x}", "what?*", "o=1/t", "ü"])

@@ -192,6 +192,22 @@ class Schema:
             raise UnknownColumn(f"There is no column {in_quotes(name)}.{nearest(name, self.columns)}")
         return found
 
+    def selected(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The whole columns that an option ``columns`` names, in its order; all for None.
+
+        Letter case tells apart only columns that differ in nothing else. Raises `UnknownColumn`, also for a field.
+        """
+        if columns is None:
+            return self.arrow
+        names = dict.fromkeys(self.arrow.names)
+        found = []
+        for name in names_given(columns, "columns"):
+            same = [name] if name in names else [each for each in names if each.lower() == name.lower()]
+            if len(same) != 1:
+                raise unknown_column(name, [*names])
+            found.append(self.arrow.field(same[0]))
+        return pa.schema(found, self.arrow.metadata)
+
     def orderable(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The clustering columns that a user names. Raises `UnknownColumn` and `NotOrderable`."""
         found = tuple(self.column(name) for name in names)

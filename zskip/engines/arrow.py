@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from zskip.core import types as t
 from zskip.core.casts import cast
-from zskip.core.schema import identifier, names_given, unknown_column
+from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
@@ -40,7 +40,7 @@ _VECTOR_ROWS = 2048  # DuckDB holds at least so many rows per thread; row groups
 
 def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
     """The matching rows in the table's order and types. Raises `UnknownColumn` and `UnsupportedSql`."""
-    schema = output_schema(scan, columns)
+    schema = scan.schema.selected(columns)
     return pa.Table.from_batches(to_batches(scan, columns), schema)
 
 
@@ -49,7 +49,7 @@ def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.
 
     Raises `UnknownColumn` and `UnsupportedSql` at once, and `TableNotFound` if a planned file no longer exists.
     """
-    schema = output_schema(scan, columns)
+    schema = scan.schema.selected(columns)
     where = condition(scan)
     if len(scan) == 0:
         return iter(())
@@ -136,18 +136,6 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     return duckdb.connect(config={"enable_external_file_cache": False})
-
-
-def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
-    """The table's fields, or those of ``columns`` in that order. Raises `UnknownColumn`."""
-    arrow = scan.schema.arrow
-    if columns is None:
-        return arrow
-    columns = names_given(columns, "columns")
-    for name in columns:
-        if name not in arrow.names:
-            raise unknown_column(name, arrow.names)
-    return pa.schema([arrow.field(name) for name in columns], arrow.metadata)
 
 
 def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

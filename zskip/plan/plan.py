@@ -116,7 +116,7 @@ class Plan:
         return f"{picture or ''}<pre>{escape(self.explain())}</pre>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        schema = engine("arrow").output_schema(self.scan, self._columns)
+        schema = self.scan.schema.selected(self._columns)
         reader = pa.RecordBatchReader.from_batches(schema, self.to_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -172,7 +172,7 @@ class Plan:
         Raises `UnknownColumn`.
         """
         chosen = [*names_given(columns, "columns"), *more]
-        return Plan(self._survivors, engine("arrow").output_schema(self.scan, chosen).names)
+        return Plan(self._survivors, self.scan.schema.selected(chosen).names)
 
     def count(self) -> int:
         """The number of matching rows. Files and row groups in which all rows match are not read."""

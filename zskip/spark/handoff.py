@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import Schema, identifier, names_given
+from zskip.core.schema import Schema, identifier
 from zskip.errors import CorruptFile, FilesRemoved, UnsupportedSql
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
@@ -62,15 +62,14 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
     index = in_spark_types(survivors.index, Inference.of(spark))
     where, scan = _planned_for(survivors, index, spark)
     require_kept(index, scan)
-    schema = scan.schema
-    given = schema.arrow.names if columns is None else names_given(columns, "columns")
-    wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
-    read = list(dict.fromkeys([*wanted, *(() if where is None else _named_in(where, schema, survivors.predicate))]))
-    rows = read_files(spark, scan, pa.schema([schema.arrow.field(name) for name in read]))
+    wanted = index.snapshot.schema.selected(columns)
+    named = () if where is None else _named_in(where, scan.schema, survivors.predicate)
+    read = list(dict.fromkeys([*wanted.names, *named]))
+    rows = read_files(spark, scan, scan.schema.selected(read))
     if where is not None:
         rows = rows.where(where)
-    types = spark_schema(pa.schema([index.snapshot.schema.arrow.field(name) for name in wanted]))
-    if read == wanted and rows.schema == types:
+    types = spark_schema(wanted)
+    if read == wanted.names and rows.schema == types:
         return rows
     return rows.select([column(field.name).cast(field.dataType).alias(field.name) for field in types])
 

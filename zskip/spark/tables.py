@@ -49,7 +49,7 @@ def table(
     """
     require_session(spark)
     found = _opened(spark, path, version, storage_options)
-    schema = _chosen(found, columns)
+    schema = found._index.snapshot.schema.selected(columns)
     if found._index.source is not None and not found.plan().scan.plain:
         raise UnsupportedFormat(
             f"Spark's Parquet reader cannot leave out the rows that {found.uri} has deleted, or find what only its log "
@@ -132,13 +132,6 @@ def _opened(
         return Table._of_source(source)
     storage = open_storage(spark, path, storage_options)
     return with_spark_types(Table(storage, log.load(storage, version)), Inference.of(spark))
-
-
-def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:
-    arrow = found._index.snapshot.schema.arrow
-    if columns is None:
-        return arrow
-    return pa.schema([arrow.field(found._index.snapshot.schema.column(name).parts[0]) for name in columns])
 
 
 def _self_pruning(files: SnapshotFiles) -> DataFrame:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip.core import types as t
-from zskip.engines.arrow import output_schema, to_batches
+from zskip.engines.arrow import to_batches
 from zskip.errors import SchemaMismatch, row_shown
 from zskip.plan import find_survivors
 from zskip.tablelog.index import Index
@@ -125,7 +125,8 @@ class FileRows:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
         if self._everything is not None:
             scan = self._everything.narrowed(np.array([file])).scan
-            return storable_rows(pa.Table.from_batches(to_batches(scan, columns), output_schema(scan, columns)), schema)
+            rows = pa.Table.from_batches(to_batches(scan, columns), scan.schema.selected(columns))
+            return storable_rows(rows, schema)
         index = self._index
         path = index.paths(np.array([file])).to_pylist()
         source = rows_of_files(index.storage, self._schema, index.snapshot.partition_by, path)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.core import types as t
-from zskip.core.schema import identifier, names_given, unknown_column
+from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import with_types_read
 from zskip.engines.duckdb.native_scan import (
     Select,
@@ -108,11 +108,7 @@ def planned_scan(
     """
     files, where = readable_paths(scan, con), condition(scan)
     schema = scan.schema.arrow if schema is None else schema
-    names = schema.names if columns is None else list(names_given(columns, "columns"))
-    known = _lowered(scan)
-    for name in names:
-        if name.lower() not in known:
-            raise unknown_column(name, schema.names)
+    names = scan.schema.selected(columns).names
     read = read_of_files(
         files,
         schema,
@@ -139,14 +135,12 @@ def rows_to_read(scan: Scan) -> str | None:
     groups = scan.groups
     if len(scan) != 1 or not len(groups.file) or len(groups.file) == groups.of_file[0]:
         return None
-    if (groups.first_row < 0).any() or (groups.rows < 0).any() or "file_row_number" in _lowered(scan):
+    if (groups.first_row < 0).any() or (groups.rows < 0).any():
+        return None
+    if "file_row_number" in map(str.lower, scan.schema.arrow.names):
         return None
     first, last = int(groups.first_row[0]), int(groups.first_row[-1] + groups.rows[-1]) - 1
     return f"file_row_number BETWEEN {first} AND {last}"
-
-
-def _lowered(scan: Scan) -> set[str]:
-    return {name.lower() for name in scan.schema.arrow.names}
 
 
 def condition(scan: Scan) -> str | None:
