@@ -23,7 +23,7 @@ from zskip.core.casts import cast
 from zskip.core.schema import identifier
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal
-from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
+from zskip.engines.duckdb.relation import condition, may_call, planned_scan, readable_paths
 from zskip.engines.missing_files import reading, refuse_variants
 from zskip.errors import SchemaError, naming
 from zskip.parquet.arrow_differences import open_parquet
@@ -103,22 +103,29 @@ def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     # A shared database would retain the credentials of an object store, so remote scans get their own.
-    local = scan.storage.local is not None
-    con = _cursor() if local else _quiet(duckdb.connect())
+    local, exact = scan.storage.local is not None, scan.exact and may_call(scan)
+    con = _cursor(exact) if local else _quiet(duckdb.connect(config=_EXACT if exact else None))
     if scan.predicate is not None:
         con.execute("SET TimeZone = " + literal(scan.predicate.dialect.timezone))
     return con
 
 
-def _cursor() -> duckdb.DuckDBPyConnection:
+# Without these optimizers, DuckDB 2.0 computes conditions that it else decides wrongly, without rows: date_trunc of a
+# date to hours, parts and casts of nanoseconds, IS DISTINCT FROM NULL of a cast that fails.
+_EXACT: dict[str, str | bool | int | float | list[str]] = {
+    "disabled_optimizers": "expression_rewriter,statistics_propagation,filter_pushdown"
+}
+
+
+def _cursor(exact: bool) -> duckdb.DuckDBPyConnection:
     """A connection to the process's database, or to a new one if an internal error has invalidated that."""
     import duckdb
 
     try:
-        return _quiet(_database(os.getpid()).cursor())
+        return _quiet(_database(os.getpid(), exact).cursor())
     except duckdb.FatalException:
         _database.cache_clear()
-        return _quiet(_database(os.getpid()).cursor())
+        return _quiet(_database(os.getpid(), exact).cursor())
 
 
 def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -127,7 +134,7 @@ def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 @functools.cache
-def _database(process: int) -> duckdb.DuckDBPyConnection:
+def _database(process: int, exact: bool) -> duckdb.DuckDBPyConnection:
     """The database with which this process reads local files, shared because starting one outlasts small scans.
 
     A forked process needs its own, because it lacks its parent's threads. The file cache is off: another program may
@@ -135,7 +142,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     """
     import duckdb
 
-    return duckdb.connect(config={"enable_external_file_cache": False})
+    return duckdb.connect(config={"enable_external_file_cache": False, **(_EXACT if exact else {})})
 
 
 def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

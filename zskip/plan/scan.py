@@ -79,7 +79,8 @@ class Scan:
     ``table_id``, ``version`` and ``commit_id`` identify the snapshot. ``managed``: whether zskip wrote the files, so
     that they never change; other files may be replaced after planning.
     ``added``: columns that some files may lack. ``source``: the other format of the table, "delta" or "iceberg" ·
-    ``values``: by name, each file's values of partition columns in the log of that format.
+    ``values``: by name, each file's values of partition columns in the log of that format · ``exact``: the rows are
+    those for which the predicate is computed to be TRUE, whatever an engine's optimizer concludes without them.
 
     It can be pickled. The pickle contains the storage's address and options, and so the credentials of a table that was
     opened with explicit ones.
@@ -99,6 +100,7 @@ class Scan:
     deletes: Mapping[str, np.ndarray] = field(default_factory=dict)
     source: str | None = None
     values: Mapping[str, pa.Array] = field(default_factory=dict)
+    exact: bool = False
 
     def __len__(self) -> int:
         return int(self.files.num_rows)

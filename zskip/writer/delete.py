@@ -80,7 +80,7 @@ def would_delete(storage: Storage, base: Snapshot, matching: Predicate, backend:
     scan = affected.narrowed(partly).scan
     if backend is not LOCAL:  # a cluster rewrites all of these files
         return replace(_receipt(affected, partly, backend.count(scan)), dry_run=True)
-    found = counts(scan)
+    found = counts(replace(scan, exact=True))
     return replace(_receipt(affected, partly[found > 0], int(found.sum())), dry_run=True)
 
 
@@ -121,12 +121,12 @@ def _rewritten(
         def rows_left(number: int) -> pa.Table:
             return rows_of(number).filter(keys[number].others)
     else:
-        matched = counts(affected.narrowed(partly).scan)
+        matched = counts(replace(affected.narrowed(partly).scan, exact=True))
         partly, matched = partly[matched > 0], matched[matched > 0]
         left = find_survivors(index, rest).narrowed(partly)
 
         def rows_left(number: int) -> pa.Table:
-            scan = left.narrowed(np.array([number])).scan
+            scan = replace(left.narrowed(np.array([number])).scan, exact=True)
             return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 
     written = rewrite_files(index, partly, rows_left, kept, staged)
@@ -140,7 +140,7 @@ def _require_complete(affected: Survivors, matched: np.ndarray, written: Written
 
     A volatile predicate, such as ``random() < 0.5``, gives another count each time and proves nothing.
     """
-    if not np.array_equal(counts(affected.scan), matched):
+    if not np.array_equal(counts(replace(affected.scan, exact=True)), matched):
         return
     raise CorruptFile(
         f"By the index, {len(matched)} files of {affected.index.storage.uri} hold "
@@ -158,7 +158,7 @@ def _require_no_added_matches(index: Index, newest: Snapshot, matching: Predicat
     found = find_survivors(Index(storage, replace(newest, shards=shards)), matching)
     known = index.paths(np.arange(len(index), dtype=np.int64))
     added = found.narrowed(found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
-    if len(added) and backend.count(added.scan):
+    if len(added) and backend.count(replace(added.scan, exact=True)):
         raise CommitConflict(f"{storage.uri}: version {newest.version} has added rows that are to be deleted.")
 
 

@@ -205,8 +205,14 @@ _OF_BINDING = {"integer_division": "false", "old_implicit_casting": "false"}
 _OF_STRINGS = {"default_collation": ""}
 _OF_ZONED_TIMES = {"Calendar": "gregorian"}
 _MAY_CALL = re.compile(
-    r"[/%~^&|]|\b(like|ilike|similar|glob|collate|extract)\b|(?<!\bin)(?<!\band)(?<!\bor)(?<!\bnot)[\w\"]\s*\(", re.I
+    r"[/%~^&|]|::|\b(like|ilike|similar|glob|collate|extract)\b|(?<!\bin)(?<!\band)(?<!\bor)(?<!\bnot)[\w\"]\s*\(", re.I
 )
+
+
+def may_call(scan: Scan) -> bool:
+    """Whether the predicate of a scan may call a function, cast, or compute in another way."""
+    predicate = scan.predicate
+    return predicate is not None and _MAY_CALL.search(predicate.sql("duckdb") or "") is not None
 
 
 def _require_planned_meaning(scan: Scan, con: duckdb.DuckDBPyConnection) -> None:
@@ -215,7 +221,7 @@ def _require_planned_meaning(scan: Scan, con: duckdb.DuckDBPyConnection) -> None
     if predicate is None:
         return
     assumed: dict[str, str] = {}
-    if _MAY_CALL.search(predicate.sql("duckdb") or ""):
+    if may_call(scan):
         assumed |= _OF_STRINGS | _OF_BINDING | READ_BY_FUNCTIONS
     types = [t.logical_type(predicate.schema.columns[path].type) for path in predicate.columns]
     if any(map(t.is_string, types)):
