@@ -125,3 +125,13 @@ def test_an_axis_of_time_has_hours_of_24_and_the_date(seconds: int, label: str, 
     times = [start, start + dt.timedelta(seconds=seconds)]
     table = zskip.write(pa.table({"t": times, "a": [1, 2]}), tmp_path / "t", by="t", files=2)
     assert table.plot("t", "a").to_dict()["encoding"]["x"]["axis"]["labelExpr"] == label
+
+
+def test_characters_that_the_renderer_dies_of_are_not_drawn(tmp_path: Path) -> None:
+    name, text = "a\nb\\", "x\x1b\x00\uffff"
+    table = zskip.write(pa.table({name: [text, "y", "z"], "k": [1, 2, 3]}), tmp_path / "t", by=[name, "k"], files=2)
+    chart = table.plot(name, "k")
+    spec = json.dumps(chart.to_dict(), ensure_ascii=False)
+    assert not any(json.dumps(bad)[1:-1] in spec or bad in spec for bad in (text[1], text[2], text[3], name))
+    assert "x���" in plot.save(chart, tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert "<svg" in table.plan("k = 1")._repr_html_()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +34,8 @@ _READ, _SKIPPED = "#d1495b", "#8fa8bf"
 _FORMATS = (".png", ".svg", ".pdf", ".html")
 _LABELS = 5
 _MOST_CHARACTERS = 60
+# The renderer aborts the process, or takes a name for code that ends, at control characters and ends of lines.
+_NOT_DRAWN = r"[\x00-\x1f\x7f-\x9f\x{2028}\x{2029}\x{fffe}\x{ffff}]"
 _LARGE = 1e9
 """The labels of numbers as large have an exponent."""
 
@@ -62,7 +64,7 @@ def boxes(
     read = np.zeros(len(statistics), bool) if survivors is None else np.asarray(survivors, bool)
     shown = {**(details or {}), "rows": statistics.row_count, x: across.text, y: up.text}
     # Dots and brackets in field names have a meaning in Vega, so columns get other names.
-    hover = {f"t{number}": values for number, values in enumerate(shown.values())}
+    hover = {f"t{number}": _drawn(values) for number, values in enumerate(shown.values())}
     units = pa.table(
         {"left": across.lower, "right": across.upper, "bottom": up.lower, "top": up.upper}
         | {"state": np.where(read, "read", "skipped"), **hover}
@@ -83,7 +85,9 @@ def boxes(
             y2="top",
             color=charts.Color("state:N", scale=colors, legend=legend),
             stroke=charts.Stroke("state:N", scale=colors, legend=None),
-            tooltip=[charts.Tooltip(f"{field}:N", title=name) for field, name in zip(hover, shown, strict=True)],
+            tooltip=[
+                charts.Tooltip(f"{field}:N", title=name) for field, name in zip(hover, _names(shown), strict=True)
+            ],
         )
         .properties(width=size[0], height=size[1], title=_title(charts, title, statistics, survivors))
         .interactive()
@@ -95,7 +99,7 @@ def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
     """Draw for each column how many units its look-ups read, as a histogram. Raises `MissingDependency`."""
     charts = _altair()
     parts = []
-    for name, depth in depths.items():
+    for name, depth in zip(_names(depths), depths.values(), strict=True):
         values = [
             {"units": str(low) if low == high else f"{low}–{high}", "share": share}
             for low, high, share in depth.histogram
@@ -179,7 +183,7 @@ class _Axis(NamedTuple):
         axis = charts.Axis(
             grid=False, tickCount=_LABELS, labelLimit=90, labelOverlap=True, labelSeparation=8, **options
         )
-        return channel(f"{field}:{self.kind[0].upper()}", title=self.name, scale=scale, axis=axis)
+        return channel(f"{field}:{self.kind[0].upper()}", title=_names([self.name])[0], scale=scale, axis=axis)
 
 
 _DAY = 86_400_000  # milliseconds
@@ -202,13 +206,23 @@ def _title(charts: Any, title: str, statistics: Statistics, survivors: NDArray[n
         rows = _floats(statistics.row_count)
         share = np.nansum(rows[survivors]) / max(1.0, np.nansum(rows))
         caption = f"{int(np.sum(survivors))} of {len(statistics)} read, {share:.1%} of the rows"
-    return charts.TitleParams(title, subtitle=caption) if title else charts.TitleParams(caption)
+    return charts.TitleParams(_names([title])[0], subtitle=caption) if title else charts.TitleParams(caption)
 
 
 def _text(values: pa.Array) -> pa.Array:
     if t.is_binary(values.type) or t.is_fixed_size_binary(values.type):
         return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
-    return pc.utf8_slice_codeunits(values.cast(pa.string()), 0, _MOST_CHARACTERS)
+    return _drawn(pc.utf8_slice_codeunits(values.cast(pa.string()), 0, _MOST_CHARACTERS))
+
+
+def _drawn(values: pa.Array) -> pa.Array:
+    """Texts with a � for each character that cannot be drawn; other values as they are."""
+    return pc.replace_substring_regex(values, _NOT_DRAWN, "�") if t.is_string(values.type) else values
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    """Names that can be drawn. Vega takes a backslash in them for the escape of what follows."""
+    return [name.replace("\\", "⧵") for name in _drawn(pa.array(names, pa.string())).to_pylist()]
 
 
 def _floats(values: pa.Array) -> NDArray[np.float64]:
