@@ -96,6 +96,16 @@ def test_in_is_null_for_null_in_datafusion(table: zskip.Table, test: str) -> Non
     test_datafusion(table, "", test)
 
 
+def test_datafusion_sorts_what_has_no_file(table: zskip.Table) -> None:
+    context = datafusion.SessionContext()
+    table.to_datafusion(context, "t")
+    for statement in (
+        "SELECT i FROM t WHERE i = -7 ORDER BY i",
+        "SELECT row_number() OVER (ORDER BY i) FROM t WHERE i = -7",
+    ):
+        assert context.sql(statement).to_pylist() == []
+
+
 def test_datafusion_skips_files_by_columns_without_nan_and_null(table: zskip.Table) -> None:
     context = datafusion.SessionContext()
     table.to_datafusion(context, "t")

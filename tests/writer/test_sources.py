@@ -257,3 +257,15 @@ def test_a_pattern_with_a_link_to_the_folder_above_ends(tmp_path: Path) -> None:
     for name in ("loop", "loop-2"):
         (tmp_path / "own" / name).symlink_to(tmp_path / "own")
     assert zskip.write(f"{tmp_path}/own/*/*/*.parquet", tmp_path / "t", by="a").to_arrow().num_rows == 8
+
+
+def test_a_table_without_a_file_is_a_source_without_rows(tmp_path: Path) -> None:
+    none, one = tmp_path / "none", tmp_path / "one"
+    zskip.write(pa.table({"id": pa.array([], pa.int64()), "more": pa.array([], pa.string())}), none, by="id")
+    zskip.write(pa.table({"id": [1]}), one, by="id")
+    made = zskip.write(str(none), tmp_path / "copy", by="id")
+    assert (made.count(), made.schema.names) == (0, ["id", "more"])
+    assert zskip.write([str(none), str(one)], tmp_path / "both", by="id").count() == 1
+    table = zskip.open(one)
+    table.append(str(none))
+    assert table.count() == 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -103,8 +104,11 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
             return scanner.count_rows()  # type: ignore[no-any-return]
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
-        """The files that may hold a row for which the filter is TRUE."""
+        """The files that may hold a row for which the filter is TRUE. If there is none, one file: DataFusion, which
+        filters the rows, cannot sort what has no part."""
         scan = self._survivors(self._both(filter))
+        if not len(scan) and not isinstance(filter, pa.Scalar):  # by which pyarrow filters no file
+            scan = self._every.narrowed(np.arange(len(self._every)) == 0)
         if scan.source is not None:
             return ds.dataset(to_arrow(scan.unfiltered())).get_fragments()  # type: ignore[no-any-return]
         return iter(_parts(scan)[0])

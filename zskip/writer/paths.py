@@ -98,6 +98,9 @@ def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None =
     files of Delta, Iceberg or Hudi tables, which without the table's log would yield deleted rows.
     """
     folders, found = zip(*(_expanded(path, storage_options) for path in paths), strict=True)
+    if not any(found):  # tables without a file
+        table = load(open_storage(os.path.expanduser(paths[0]), storage_options))
+        return row_source.of_table(t.empty_table(table.schema.arrow))
     same_store = len({"://" in folder for folder in folders}) == 1
     shared = os.path.commonpath(folders) if same_store else None
     files = [
