@@ -120,4 +120,12 @@ parts and truncations of such columns prune with a margin of 16 hours.
 DuckDB itself has no such margin. Where clocks go back over midnight, as in Tehran until 2022 and in Gaza in 2008,
 DuckDB 2.0.1 skips row groups of the repeated hour under `CAST(ts AS DATE) = …` and `<= …`, and their rows are missing:
 in zskip as in plain `read_parquet`. Conditions on `ts` itself lose none.
+
+## Conditions that DuckDB decides wrongly
+
+DuckDB 2.0.1 decides some conditions by what its optimizer derives, without computing them, and wrongly: parts of
+timestamps of nanoseconds as in `extract(year FROM ts)`, casts of these to TIME_NS, `date_trunc('hour', d)` of a date,
+and `TRY_CAST(x AS …) IS DISTINCT FROM NULL`. Reads by DuckDB have the rows that `read_parquet` has then. Plans are
+right for parts of a column of nanoseconds, and `delete` is right for all of these: it has DuckDB compute conditions
+with functions and casts row by row.
 """

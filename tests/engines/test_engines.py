@@ -642,7 +642,7 @@ def test_a_database_that_an_error_of_duckdb_has_ended_is_replaced(
 ) -> None:
     rows = pa.table({"x": range(10)})
     found = plan_of(build_table(tmp_path / "t", rows, by="x"), "x < 3")
-    before, quiet = arrow._database(os.getpid()), arrow._quiet
+    before, quiet = arrow._database(os.getpid(), False), arrow._quiet
     failures = [duckdb.FatalException("database has been invalidated because of a previous fatal error")]
 
     def fails_once(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -652,7 +652,7 @@ def test_a_database_that_an_error_of_duckdb_has_ended_is_replaced(
 
     monkeypatch.setattr(arrow, "_quiet", fails_once)
     assert found.to_arrow() == rows.slice(0, 3)
-    assert arrow._database(os.getpid()) is not before
+    assert arrow._database(os.getpid(), False) is not before
 
 
 @pytest.mark.parametrize("column", ["ts", "event.ts"])

@@ -104,7 +104,7 @@ def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
 
     # A shared database would retain the credentials of an object store, so remote scans get their own.
     local, exact = scan.storage.local is not None, scan.exact and may_call(scan)
-    con = _cursor(exact) if local else _quiet(duckdb.connect(config=_EXACT if exact else None))
+    con = _cursor(exact) if local else _quiet(duckdb.connect(config=_EXACT if exact else {}))
     if scan.predicate is not None:
         con.execute("SET TimeZone = " + literal(scan.predicate.dialect.timezone))
     return con

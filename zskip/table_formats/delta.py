@@ -287,6 +287,8 @@ class DeltaSource:
                 removed[gone["path"]] = None
                 added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        if len(set(map(unquote, added))) < len(added):
+            return None  # one file under two spellings is read twice
         # deltalake parses the statistics here too, from a log of just these files.
         with _log_of([*state["head"], *({"add": add} for add in added.values())]) as log:
             try:

@@ -60,7 +60,7 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         if source.is_current(known.details):
             return known
         content = source.changes(known.details)
-        if content is not None:
+        if content is not None and not _spells_anew(source, parts, known, content):
             content = with_footers(source, content) if source.deep else content
             made = _added(source, parts, known, content)
             in_cache = isinstance(parts, LocalStorage) and not parts.durable
@@ -131,6 +131,19 @@ def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
     found = parts.size_and_modified([part.path for part in known.parts])
     sizes = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
     return all(sizes[part.path] == part.size for part in known.parts)
+
+
+def _spells_anew(source: Source, parts: Storage, known: Snapshot, content: Content) -> bool:
+    """Whether a file was added that is in the table already, and perhaps under another spelling of its path.
+
+    Readers of Delta then read it twice, and as often as it is spelled.
+    """
+    if content.state.get("one_spelling", True):
+        return False
+    index = Index(source.storage, known, parts=parts)
+    staying = pc.invert(pc.is_in(content.files.path, value_set=pa.array(content.removed or (), pa.string())))
+    known_paths = index.recorded_paths(np.arange(len(index)))
+    return bool(pc.any(pc.is_in(known_paths, value_set=content.files.path.filter(staying))).as_py())
 
 
 def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:
