@@ -20,7 +20,7 @@ from pyiceberg.types import LongType
 
 import zskip
 from tests import ROOT, one_in
-from tests.table_formats.logs import Delta, Iceberg, changed_commit, first_commit, require_same, rows
+from tests.table_formats.logs import Delta, Iceberg, changed_commit, commit_of, first_commit, require_same, rows
 from zskip.cli.main import main
 from zskip.errors import CommitConflict, ForeignTable, InvalidOption, UnsupportedFormat
 from zskip.table_formats import delta as delta_format
@@ -286,6 +286,21 @@ def test_deltalake_commits_to_tables_of_each_feature(feature: str, tmp_path: Pat
     with_writer_feature(tmp_path / "t", feature)
     assert zskip.cluster(tmp_path / "t", by=["id"], files=2).files_written == 2
     require_same(zskip.open(tmp_path / "t"), pa.table(DeltaTable(tmp_path / "t").scan()))
+
+
+@pytest.mark.parametrize("spellings", [("a&b.parquet", "a%26b.parquet"), ("a%26b.parquet", "a&b.parquet")])
+def test_a_file_under_two_spellings_is_two_files_as_for_deltalake(spellings: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    write_deltalake(path, pa.table({"a": range(10)}))
+    with changed_commit(first_commit(path)) as actions:
+        (added,) = [action["add"] for action in actions if "add" in action]
+        (path / added["path"]).rename(path / "a&b.parquet")
+        added["path"] = spellings[0]
+    opened = zskip.open(path)
+    assert opened.count() == 10
+    commit_of(path, 1).write_text(json.dumps({"add": added | {"path": spellings[1]}}))
+    opened.refresh()
+    assert opened.count() == opened.to_arrow().num_rows == DeltaTable(path).to_pyarrow_table().num_rows == 20
 
 
 @pytest.mark.parametrize(
