@@ -301,6 +301,8 @@ def test_a_file_under_two_spellings_is_two_files_as_for_deltalake(spellings: tup
     commit_of(path, 1).write_text(json.dumps({"add": added | {"path": spellings[1]}}))
     opened.refresh()
     assert opened.count() == opened.to_arrow().num_rows == DeltaTable(path).to_pyarrow_table().num_rows == 20
+    with pytest.raises(UnsupportedFormat, match=r'spells the path of a file "a%26b.parquet"'):
+        zskip.cluster(path, by="a")
 
 
 @pytest.mark.parametrize(

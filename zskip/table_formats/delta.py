@@ -342,8 +342,7 @@ class DeltaSource:
         spells it: readers would keep the file beside the one that takes its place."""
         from deltalake.transaction import RemoveAction
 
-        spelled = pa.table(table.get_add_actions())["path"].to_pylist()
-        in_log = dict(zip(map(unquote, spelled), spelled, strict=True))
+        gone = set(paths)
         with _log_of(_head(table)) as log:
             partition_by = table.metadata().partition_columns
             log.table().create_write_transaction(
@@ -351,10 +350,10 @@ class DeltaSource:
             )
             lines = map(json.loads, log.storage.read(commit_path(1)).splitlines())
             written = {action["remove"]["path"] for action in lines if "remove" in action}
-        for path in paths:
-            if in_log.get(path, path) not in written:
+        for path in pa.table(table.get_add_actions())["path"].to_pylist():
+            if unquote(path) in gone and path not in written:
                 raise UnsupportedFormat(
-                    f'The log of the Delta table at {self.storage.uri} spells the path of a file "{in_log[path]}", '
+                    f'The log of the Delta table at {self.storage.uri} spells the path of a file "{path}", '
                     "which deltalake would write otherwise, and so not remove. Change the table with the engine that "
                     "wrote it."
                 )

@@ -60,9 +60,10 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         if source.is_current(known.details):
             return known
         content = source.changes(known.details)
-        if content is not None and not _spells_anew(source, parts, known, content):
+        index = Index(source.storage, known, parts=parts)
+        if content is not None and not _spells_anew(index, content):
             content = with_footers(source, content) if source.deep else content
-            made = _added(source, parts, known, content)
+            made = _added(source, index, content)
             in_cache = isinstance(parts, LocalStorage) and not parts.durable
             if in_cache and made.version % _VERSIONS_PER_VACUUM == 0:
                 vacuum(parts, older_than=_REPLACED)
@@ -133,28 +134,26 @@ def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
     return all(sizes[part.path] == part.size for part in known.parts)
 
 
-def _spells_anew(source: Source, parts: Storage, known: Snapshot, content: Content) -> bool:
+def _spells_anew(index: Index, content: Content) -> bool:
     """Whether a file was added that is in the table already, and perhaps under another spelling of its path.
 
     Readers of Delta then read it twice, and as often as it is spelled.
     """
     if content.state.get("one_spelling", True):
         return False
-    index = Index(source.storage, known, parts=parts)
     staying = pc.invert(pc.is_in(content.files.path, value_set=pa.array(content.removed or (), pa.string())))
     known_paths = index.recorded_paths(np.arange(len(index)))
     return bool(pc.any(pc.is_in(known_paths, value_set=content.files.path.filter(staying))).as_py())
 
 
-def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:
-    """Commit the next snapshot, with the files added and removed since ``known``."""
-    index = Index(source.storage, known, parts=parts)
+def _added(source: Source, index: Index, content: Content) -> Snapshot:
+    """Commit the next snapshot, with the files added and removed since that of the index."""
     # A file added again, with other statistics or deletes, replaces its previous entry.
     leaving = pa.array({*(content.removed or ()), *content.files.path.to_pylist()}, pa.string())
     known_paths = index.recorded_paths(np.arange(len(index)))
     return commit(
-        parts,
-        known,
+        index.parts,
+        index.snapshot,
         TableUpdate(
             source.format,
             add=content.files if len(content.files) else None,
