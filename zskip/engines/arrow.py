@@ -41,7 +41,7 @@ _VECTOR_ROWS = 2048  # DuckDB holds at least so many rows per thread; row groups
 def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
     """The matching rows in the table's order and types. Raises `UnknownColumn` and `UnsupportedSql`."""
     schema = scan.schema.selected(columns)
-    return pa.Table.from_batches(to_batches(scan, columns), schema)
+    return pa.Table.from_batches(to_batches(scan, schema.names), schema)
 
 
 def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from zskip.errors import CommitConflict, CorruptFile
 from zskip.language import Predicate
 from zskip.language.tree import In, Reference
 from zskip.plan import Survivors, find_survivors
+from zskip.plan.scan import Scan
 from zskip.storage import Staged, Storage
 from zskip.tablelog.commit import TableUpdate, commit
 from zskip.tablelog.index import Index
@@ -77,10 +78,10 @@ def would_delete(storage: Storage, base: Snapshot, matching: Predicate, backend:
     require_managed(storage, base)
     affected = find_survivors(Index(storage, base), matching)
     partly = affected.numbers[~affected.all_match]
-    scan = affected.narrowed(partly).scan
+    scan = _exact(affected.narrowed(partly))
     if backend is not LOCAL:  # a cluster rewrites all of these files
         return replace(_receipt(affected, partly, backend.count(scan)), dry_run=True)
-    found = counts(replace(scan, exact=True))
+    found = counts(scan)
     return replace(_receipt(affected, partly[found > 0], int(found.sum())), dry_run=True)
 
 
@@ -121,12 +122,12 @@ def _rewritten(
         def rows_left(number: int) -> pa.Table:
             return rows_of(number).filter(keys[number].others)
     else:
-        matched = counts(replace(affected.narrowed(partly).scan, exact=True))
+        matched = counts(_exact(affected.narrowed(partly)))
         partly, matched = partly[matched > 0], matched[matched > 0]
         left = find_survivors(index, rest).narrowed(partly)
 
         def rows_left(number: int) -> pa.Table:
-            scan = replace(left.narrowed(np.array([number])).scan, exact=True)
+            scan = _exact(left.narrowed(np.array([number])))
             return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
 
     written = rewrite_files(index, partly, rows_left, kept, staged)
@@ -140,7 +141,7 @@ def _require_complete(affected: Survivors, matched: np.ndarray, written: Written
 
     A volatile predicate, such as ``random() < 0.5``, gives another count each time and proves nothing.
     """
-    if not np.array_equal(counts(replace(affected.scan, exact=True)), matched):
+    if not np.array_equal(counts(_exact(affected)), matched):
         return
     raise CorruptFile(
         f"By the index, {len(matched)} files of {affected.index.storage.uri} hold "
@@ -158,7 +159,7 @@ def _require_no_added_matches(index: Index, newest: Snapshot, matching: Predicat
     found = find_survivors(Index(storage, replace(newest, shards=shards)), matching)
     known = index.paths(np.arange(len(index), dtype=np.int64))
     added = found.narrowed(found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
-    if len(added) and backend.count(replace(added.scan, exact=True)):
+    if len(added) and backend.count(_exact(added)):
         raise CommitConflict(f"{storage.uri}: version {newest.version} has added rows that are to be deleted.")
 
 
@@ -171,6 +172,11 @@ def _listed_keys(matching: Predicate) -> Keys | None:
     if column is None or len(column.parts) > 1 or column.type != tree.values.type:
         return None
     return Keys.of(pa.table({column.parts[0]: tree.values}), column.parts)
+
+
+def _exact(survivors: Survivors) -> Scan:
+    """The scan by which a delete tells the rows that match from the others."""
+    return replace(survivors.scan, exact=True)
 
 
 def _rows(survivors: Survivors, numbers: np.ndarray) -> int:
